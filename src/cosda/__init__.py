@@ -1,0 +1,86 @@
+"""Continual source-free domain adaptation.
+
+    model = cosda.load("source-model")
+    result = cosda.adapt(model, "photos/new-site", method="cosda")
+    result.model.save("adapted-model")
+
+Names are loaded when they are first used, so ``import cosda`` is quick and does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cosda.data.benchmarks import load as load_benchmark
+    from cosda.data.benchmarks import load_domain
+    from cosda.data.domain import Benchmark, Domain
+    from cosda.errors import CosdaError
+    from cosda.methods import METHODS
+    from cosda.methods.base import Method
+    from cosda.models.artifact import Model, load
+    from cosda.models.wrap import wrap
+    from cosda.records import Run
+    from cosda.report import write_report
+    from cosda.run.api import Result, adapt, evaluate, predict, run_chain, train_source
+    from cosda.run.prepare import Machine
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "METHODS": "cosda.methods",
+    "Benchmark": "cosda.data.domain",
+    "CosdaError": "cosda.errors",
+    "Domain": "cosda.data.domain",
+    "Machine": "cosda.run.prepare",
+    "Method": "cosda.methods.base",
+    "Model": "cosda.models.artifact",
+    "Result": "cosda.run.api",
+    "Run": "cosda.records",
+    "adapt": "cosda.run.api",
+    "evaluate": "cosda.run.api",
+    "load": "cosda.models.artifact",
+    "load_benchmark": "cosda.data.benchmarks:load",
+    "load_domain": "cosda.data.benchmarks",
+    "predict": "cosda.run.api",
+    "run_chain": "cosda.run.api",
+    "train_source": "cosda.run.api",
+    "wrap": "cosda.models.wrap",
+    "write_report": "cosda.report",
+}
+
+__all__ = [
+    "METHODS",
+    "Benchmark",
+    "CosdaError",
+    "Domain",
+    "Machine",
+    "Method",
+    "Model",
+    "Result",
+    "Run",
+    "adapt",
+    "evaluate",
+    "load",
+    "load_benchmark",
+    "load_domain",
+    "predict",
+    "run_chain",
+    "train_source",
+    "wrap",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'cosda' has no attribute '{name}'")
+    module, _, attribute = _PLACES[name].partition(":")
+    value = getattr(import_module(module), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,147 @@
+"""Domains from an ``.npz`` file: pictures or feature vectors, of one domain or of several.
+
+Keys are ``images`` (uint8, (N, H, W, 3) or grey (N, H, W)) or ``features`` (floats, (N, d)), with ``labels``
+(numbers or names), whole or as ``train_…`` and ``test_…``; ``train`` and ``test`` hold the positions of a
+split of what is whole. ``<domain>_`` before a key makes several domains, as in ``mnist_train_images``.
+``classes`` holds the names of numbered classes.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cosda.data.domain import Domain, Index, everything
+from cosda.data.readers import Reading, listed, numbers
+from cosda.errors import CosdaError
+
+Array = NDArray[Any]
+_KEY = re.compile(r"(?:(?P<domain>.+?)_)??(?P<what>(?:(?:train|test)_)?(?:images|features|labels)|train|test)")
+_EXPECTED = "Expected images or features with labels; train_images, test_images …; or <domain>_images …"
+
+
+def read_arrays(path: Path) -> list[Reading]:
+    """All domains of an ``.npz`` file, in the order in which they stand there, with one class list."""
+    arrays = _load(path)
+    classes = arrays.pop("classes", None)
+    domains: defaultdict[str, dict[str, Array]] = defaultdict(dict)
+    for key, array in arrays.items():
+        if matched := _KEY.fullmatch(key):
+            domains[matched["domain"] or path.stem][matched["what"]] = array
+    if not domains:
+        raise CosdaError(f"{path} has none of the expected arrays. {_EXPECTED}. Found: {listed(list(arrays))}.")
+    readings = [_read_domain(path, name, parts) for name, parts in domains.items()]
+    if classes is not None:
+        names = tuple(str(name) for name in classes)
+        return [_named(path, reading, names) for reading in readings]
+    # classes that are only numbers: the highest one of the file counts for all its domains
+    longest = max((reading.classes for reading in readings if reading.numbered), key=len, default=())
+    return [reading.with_classes(longest) if reading.numbered else reading for reading in readings]
+
+
+def _load(path: Path) -> dict[str, Array]:
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise CosdaError(
+            f"{path} cannot be read as an .npz file of plain arrays: {error}. Save it with numpy.savez."
+        ) from None
+
+
+def _read_domain(path: Path, name: str, parts: dict[str, Array]) -> Reading:
+    """One domain from its arrays, whole or in a train and a test part."""
+    where = f"{path}, domain {name}"
+    halves = [part for part in ("train", "test") if f"{part}_images" in parts or f"{part}_features" in parts]
+    if len(halves) == 1:
+        raise CosdaError(f"{where}: there is a {halves[0]} part but not the other. {_EXPECTED}.")
+    pieces = [_samples(where, parts, f"{half}_") for half in halves] or [_samples(where, parts, "")]
+    try:
+        items = np.concatenate([samples for samples, _ in pieces])
+    except ValueError:
+        shapes = " and ".join(str(samples.shape) for samples, _ in pieces)
+        raise CosdaError(f"{where}: train and test have samples of different shapes, {shapes}.") from None
+    known = [labels for _, labels in pieces if labels is not None]
+    if known and len(known) < len(pieces):
+        raise CosdaError(f"{where}: train and test must both have labels, or neither.")
+    labels, classes = _classes(where, np.concatenate(known)) if known else (None, ())
+    every = everything(len(items))
+    train = test = every
+    if halves:
+        train, test = np.split(every, [len(pieces[0][0])])
+    elif "train" in parts or "test" in parts:
+        train, test = (_positions(where, parts, part, len(items)) for part in ("train", "test"))
+    return Reading(Domain(name, items, labels, train, test), classes, train is not test)
+
+
+def _samples(where: str, parts: dict[str, Array], prefix: str) -> tuple[Array, Array | None]:
+    """Checked samples and labels of one part: RGB pictures as uint8, or features as float32."""
+    key = f"{prefix}images" if f"{prefix}images" in parts else f"{prefix}features"
+    if key not in parts:
+        raise CosdaError(f"{where}: {prefix}images or {prefix}features is missing. {_EXPECTED}.")
+    samples, labels = parts[key], parts.get(f"{prefix}labels")
+    if key.endswith("images") and samples.dtype == np.uint8 and samples.ndim in (3, 4):
+        if samples.ndim == 3:
+            samples = samples[..., None]
+        if samples.shape[3] == 1:
+            samples = samples.repeat(3, axis=3)
+        good = samples.shape[3] == 3
+    else:  # feature vectors may be called images, pictures may not be floats
+        good = samples.ndim == 2 and np.issubdtype(samples.dtype, np.floating)
+    if not good or not samples.size:
+        raise CosdaError(
+            f"{where}: {key} has shape {samples.shape} of {samples.dtype}. Expected pictures as uint8 "
+            f"(N, H, W, 3) or (N, H, W), or features as floats (N, d)."
+        )
+    if samples.ndim == 2:
+        samples = samples.astype(np.float32)
+        if not np.isfinite(samples).all():
+            raise CosdaError(f"{where}: {key} holds values that are not finite; remove those rows.")
+    if labels is not None and labels.shape != samples.shape[:1]:
+        raise CosdaError(f"{where}: {len(samples)} samples but labels of shape {labels.shape}.")
+    return samples, labels
+
+
+def _classes(where: str, labels: Array) -> tuple[Index, tuple[str, ...]]:
+    """Labels as positions, and the class list: the sorted names, or the numbers up to the highest."""
+    if labels.dtype.kind in "US":
+        names, positions = np.unique(labels.astype(str), return_inverse=True)
+        return positions.astype(np.int64), tuple(str(name) for name in names)
+    if labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise CosdaError(f"{where}: labels must be whole numbers from 0 up, or names.")
+    return labels.astype(np.int64), numbers(int(labels.max()) + 1)
+
+
+def _positions(where: str, parts: dict[str, Array], part: str, count: int) -> Index:
+    """The positions of a split, given as such or as a mask."""
+    index = parts.get(part)
+    if index is None:
+        raise CosdaError(f"{where}: '{part}' is missing; give the positions of both train and test.")
+    if index.dtype == bool and index.shape == (count,):
+        index = np.flatnonzero(index)
+    if index.dtype.kind not in "iu" or index.ndim != 1 or (index.size and not 0 <= index.min() <= index.max() < count):
+        raise CosdaError(f"{where}: '{part}' must hold positions from 0 to {count - 1}.")
+    return index.astype(np.int64)
+
+
+def _named(path: Path, reading: Reading, names: tuple[str, ...]) -> Reading:
+    """Give the names of ``classes`` to numbered labels."""
+    if not reading.classes:
+        return reading
+    if not reading.numbered:
+        unknown = [name for name in reading.classes if name not in names]
+        if unknown:
+            raise CosdaError(f"{path}: labels that are not in 'classes': {listed(unknown)}.")
+        return reading.with_classes(names)
+    if len(reading.classes) > len(names):
+        raise CosdaError(
+            f"{path}: {reading.domain.name} has label {len(reading.classes) - 1}, but 'classes' names {len(names)}."
+        )
+    return replace(reading, classes=names)

@@ -1,0 +1,124 @@
+"""A domain is a name, samples and, where they exist, labels and a train/test split.
+
+A benchmark is an ordered set of domains that share one list of classes. Both are plain values: reading
+pictures from disk into them is the work of `readers` and `benchmarks`, decoding pixels that of `pack`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cosda.errors import CosdaError, nearest
+
+Index = NDArray[np.int64]
+Headline = Literal["top1", "per-class"]
+Protocol_ = Literal["transductive", "inductive"]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Pictures that still lie on disk, not decoded: ``root / name`` for every name."""
+
+    root: Path
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, position: int) -> Path:
+        """Where the picture at ``position`` lies."""
+        return self.root / self.names[position]
+
+
+class Items(Protocol):
+    """What samples look like once they can be read: an array, a memory map, or a decoder with the same face.
+
+    uint8 of shape (N, H, W, 3) for pictures, float32 of shape (N, d) for feature vectors.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, H, W, 3) or (N, d)."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """uint8 or float32."""
+        ...
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: Index, /) -> NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Samples of one domain. ``train`` and ``test`` are positions; in a transductive protocol they are equal."""
+
+    name: str
+    items: Files | Items
+    labels: Index | None
+    train: Index
+    test: Index
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def kind(self) -> Literal["files", "images", "features"]:
+        """Pictures on disk, decoded pictures, or feature vectors."""
+        if isinstance(self.items, Files):
+            return "files"
+        return "images" if len(self.items.shape) == 4 else "features"
+
+    @property
+    def width(self) -> int | None:
+        """Width of feature vectors; None for pictures."""
+        return self.items.shape[1] if self.kind == "features" and not isinstance(self.items, Files) else None
+
+    def without_labels(self) -> Domain:
+        """The same domain as an adapting method sees it."""
+        return replace(self, labels=None)
+
+    def with_labels_shuffled(self, seed: int = 0) -> Domain:
+        """The same domain with its labels permuted: adaptation must not notice."""
+        if self.labels is None:
+            return self
+        return replace(self, labels=np.random.default_rng(seed).permutation(self.labels))
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """An ordered set of domains with one class list and the protocol under which they are measured."""
+
+    name: str
+    domains: Mapping[str, Domain]
+    classes: tuple[str, ...]
+    protocol: Protocol_ = "transductive"
+    headline: Headline = "top1"
+    notes: tuple[str, ...] = field(default=())
+
+    def __iter__(self) -> Iterator[Domain]:
+        return iter(self.domains.values())
+
+    def __getitem__(self, name: str) -> Domain:
+        if name not in self.domains:
+            known = ", ".join(self.domains)
+            raise CosdaError(f"{self.name} has no domain '{name}'.{nearest(name, self.domains)} It has: {known}.")
+        return self.domains[name]
+
+    def ordered(self, names: tuple[str, ...]) -> tuple[Domain, ...]:
+        """The domains of a chain, source first; a name may stand only once."""
+        if len(set(names)) != len(names):
+            raise CosdaError(f"a domain is named twice in the chain {' → '.join(names)}; name each once.")
+        return tuple(self[name] for name in names)
+
+
+def everything(count: int) -> Index:
+    """All positions of a domain: both splits of the transductive protocol."""
+    return np.arange(count, dtype=np.int64)

@@ -1,0 +1,117 @@
+"""Views of whole batches: uint8 pictures in, normalised float pictures out, on the device.
+
+Every view is a box for each picture, cut out and resized to the network's size; the views differ only in how the
+boxes are drawn. Two profiles are in use in the field:
+
+    profile   weak (training)                              test
+    cosda     box of 75 to 100 % of the area, aspect 3:4   the whole picture
+              to 4:3
+    shot      box of 7/8 of each side, anywhere            the same box in the centre
+
+Weak views are flipped at random where that makes sense. The strong view is a weak one under AutoAugment's ImageNet
+policy. Feature vectors have no views: they pass as they are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cosda.preprocessing import Preprocessing
+
+SHOT_SIDE = 7 / 8  # 224 of 256
+AREA = (0.75, 1.0)
+ASPECT = (3 / 4, 4 / 3)
+
+
+def make_view(name: str, items: Tensor, how: Preprocessing, rng: torch.Generator) -> Tensor:
+    """One view of a batch: (B, H, W, 3) uint8 to (B, 3, S, S) float, or (B, d) features unchanged."""
+    if items.dim() == 2:
+        return items
+    if name == "test":
+        return _normalise(crop(items, _test_boxes(items, how), how.size), how)
+    if name not in ("weak", "strong"):
+        raise ValueError(f"unknown view '{name}'; there are weak, strong and test")
+    pictures = crop(items, _weak_boxes(items, how, rng), how.size)
+    if how.flip:
+        flipped = torch.rand(len(items), generator=rng) < 0.5
+        pictures = torch.where(flipped[:, None, None, None].to(pictures.device), pictures.flip(3), pictures)
+    if name == "strong":
+        pictures = _auto_augment(pictures, int(torch.randint(2**31, (1,), generator=rng)))
+    return _normalise(pictures, how)
+
+
+def crop(items: Tensor, boxes: Tensor, size: int) -> Tensor:
+    """Cut a box (top, left, height, width) out of each picture and resize it; (B, 3, S, S) in 0..255.
+
+    On the CPU torch resizes uint8 pictures of any size several times faster than a batched float grid; other
+    devices have only the latter.
+    """
+    pictures = items.permute(0, 3, 1, 2)  # a view: the memory stays channels-last, as the network wants it
+    height, width = pictures.shape[2:]
+    if items.device.type != "cpu":
+        return _crop_on_device(pictures, boxes, size)
+    if bool((boxes == torch.tensor([0, 0, height, width])).all()):
+        if (height, width) == (size, size):
+            return pictures
+        return F.interpolate(pictures, size=(size, size), mode="bilinear", antialias=True)
+    result = torch.empty((len(items), 3, size, size), dtype=torch.uint8, memory_format=torch.channels_last)
+    for i, (top, left, tall, wide) in enumerate(boxes.tolist()):
+        box = pictures[i : i + 1, :, top : top + tall, left : left + wide]
+        if (tall, wide) != (size, size):
+            box = F.interpolate(box, size=(size, size), mode="bilinear", antialias=True)
+        result[i] = box[0]
+    return result
+
+
+def _crop_on_device(pictures: Tensor, boxes: Tensor, size: int) -> Tensor:
+    height, width = pictures.shape[2:]
+    top, left, tall, wide = boxes.to(pictures.device, torch.float32).unbind(1)
+    maps = torch.zeros(len(pictures), 2, 3, device=pictures.device)
+    maps[:, 0, 0], maps[:, 0, 2] = wide / width, (2 * left + wide) / width - 1
+    maps[:, 1, 1], maps[:, 1, 2] = tall / height, (2 * top + tall) / height - 1
+    grid = F.affine_grid(maps, [len(pictures), 3, size, size], align_corners=False)
+    return F.grid_sample(pictures.float(), grid, padding_mode="border", align_corners=False)
+
+
+def _weak_boxes(items: Tensor, how: Preprocessing, rng: torch.Generator) -> Tensor:
+    count, height, width = items.shape[:3]
+    if how.profile == "shot":
+        tall, wide = round(height * SHOT_SIDE), round(width * SHOT_SIDE)
+        sizes = torch.tensor([[tall, wide]]).expand(count, 2)
+    else:
+        # Area and aspect are drawn independently; a side that would stick out is cut to the picture's.
+        area = height * width * torch.empty(count).uniform_(*AREA, generator=rng)
+        aspect = torch.empty(count).uniform_(*map(math.log, ASPECT), generator=rng).exp()
+        tall_, wide_ = (area / aspect).sqrt().round(), (area * aspect).sqrt().round()
+        sizes = torch.stack([tall_.clamp(1, height), wide_.clamp(1, width)], 1).long()
+    room = torch.tensor([height, width]) - sizes + 1
+    corners = (torch.rand(count, 2, generator=rng) * room).long()
+    return torch.cat([corners, sizes], 1)
+
+
+def _test_boxes(items: Tensor, how: Preprocessing) -> Tensor:
+    count, height, width = items.shape[:3]
+    side = SHOT_SIDE if how.profile == "shot" else 1.0
+    tall, wide = round(height * side), round(width * side)
+    return torch.tensor([[(height - tall) // 2, (width - wide) // 2, tall, wide]]).expand(count, 4)
+
+
+def _auto_augment(pictures: Tensor, seed: int) -> Tensor:
+    """AutoAugment draws from torch's global generator, so that is lent to it under this view's own seed."""
+    from kornia.augmentation.auto import AutoAugment
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        augmented: Tensor = AutoAugment("imagenet")(pictures.float() / 255)
+        return augmented.clamp(0, 1) * 255
+
+
+def _normalise(pictures: Tensor, how: Preprocessing) -> Tensor:
+    """(x / 255 - mean) / std as one multiplication and one addition."""
+    mean = torch.tensor(how.mean, device=pictures.device).view(3, 1, 1)
+    std = torch.tensor(how.std, device=pictures.device).view(3, 1, 1)
+    return torch.addcmul(-mean / std, pictures.float(), 1 / (255 * std))

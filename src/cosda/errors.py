@@ -1,0 +1,16 @@
+"""The one exception that is shown to a user: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CosdaError(Exception):
+    """Wrong input or an impossible request; the command line prints it and exits with code 2."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the known word closest to ``word``, or an empty string."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else ""

@@ -1,0 +1,121 @@
+"""The contract of a method. A method is a dataclass whose fields are its settings; `step` is all it must have.
+
+The runner (`run/adapt.py`) adds the terms that `step` returns, does backward and the optimiser's step, and records
+the mean of each term, so no method contains a loop or a `backward()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from cosda.models.network import PARTS, Network
+from cosda.parts.schedule import cosine
+from cosda.settings import setting, settings_of
+from cosda.types import Batch, Losses
+
+
+class Group(NamedTuple):
+    """Parameters that are trained with ``rate`` times the learning rate."""
+
+    name: str
+    parameters: list[nn.Parameter]
+    rate: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where in the training of one target domain we are, and the random stream of this epoch."""
+
+    stage: int
+    epoch: int
+    epochs: int
+    rng: torch.Generator
+
+    def between(self, start: float, end: float) -> float:
+        """This epoch's value of a number that goes from ``start`` to ``end`` along a cosine."""
+        return cosine(start, end, self.epoch, self.epochs)
+
+
+class Pictures(Protocol):
+    """The unlabelled training pictures of a target domain, as a method may ask for them between epochs."""
+
+    def __len__(self) -> int: ...
+
+    def sweep(self, view: str = "test") -> Iterator[Batch]:
+        """All pictures once, in order of their index."""
+        ...
+
+
+@dataclass
+class Method:
+    """Adapts a student to one target domain after another."""
+
+    title: ClassVar[str] = ""
+    views: ClassVar[tuple[str, ...]] = ("weak",)  # the pictures it wants; the first is `batch.images`
+    variants: ClassVar[dict[str, dict[str, Any]]] = {}  # named sets of settings; the first is the default
+    fixed_epochs: ClassVar[int | None] = None  # for methods whose number of epochs is not a choice
+
+    encoder_rate: float = setting(1.0, "learning rate of the encoder relative to the head's", low=0, high=1)
+
+    def settings(self) -> dict[str, Any]:
+        """The values of all settings by key."""
+        return {key: getattr(self, key) for key in settings_of(type(self))}
+
+    def setup(self, student: Network, pictures: Pictures) -> None:
+        """A new target domain begins."""
+        self.student = student
+        self.pictures = pictures
+
+    def parameters(self) -> list[Group]:
+        """What is trained, with relative learning rates; everything unless a method says otherwise."""
+        return trained(self.student, {"encoder": self.encoder_rate})
+
+    def begin_epoch(self, progress: Progress) -> None:
+        """Relabel, rebuild the bank."""
+        self.progress = progress
+        self.student.train()
+
+    def step(self, batch: Batch) -> Losses:
+        """The paper's equations: weighted terms by name."""
+        raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def before_update(self) -> None:
+        """Between backward and the optimiser's step."""
+
+    def after_update(self) -> None:
+        """After the optimiser's step."""
+
+    def end_epoch(self) -> None:
+        """Teacher and student meet."""
+
+    def predictor(self, domain: str | None = None) -> Network:
+        """The model that is measured and carried on; most methods need no domain name for it."""
+        return self.student
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resume needs beyond the student and the settings: tensors, numbers and texts, nested."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+
+
+def trained(network: Network, rates: Mapping[str, float]) -> list[Group]:
+    """One group for each part of the network that has parameters to train, at rate 1 unless given; 0 freezes."""
+    groups = []
+    for part in PARTS:
+        rate = rates.get(part, 1.0)
+        parameters = [p for p in getattr(network, part).parameters() if p.requires_grad]
+        if rate > 0 and parameters:
+            groups.append(Group(part, parameters, rate))
+    return groups
+
+
+def module_state(module: nn.Module) -> dict[str, Tensor]:
+    """A network's tensors for `state_dict`."""
+    return {key: value.detach() for key, value in module.state_dict().items()}

@@ -1,0 +1,173 @@
+"""CoSDA: Continual Source-Free Domain Adaptation. Feng et al., 2023, https://arxiv.org/abs/2304.06627
+
+A slow teacher labels the new domain; a fast student learns these labels on mixed-up pictures, with a term that
+keeps its predictions sure and diverse; once per epoch the teacher takes in the student, weights and BatchNorm
+statistics, slowly. The teacher is the model that is measured and handed to the next domain. Between epochs it
+keeps the teacher; the student goes on (Algorithm 1) or restarts from the teacher (the authors' code).
+
+Where we depart from the printed paper: the mutual-information loss has the sign that maximises information (the
+paper's maximises its opposite, its code does not); momentum starts at 0.90 as its text says (its formula at 0.89);
+a batch without a confident picture has no consistency term (in the authors' code its loss is 0/0).
+`variant="paper"` is Algorithm 1 so mended; `variant="authors"` adds what only their code does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import torch
+from torch.nn import functional as F
+
+from cosda import losses
+from cosda.methods.base import Method, Pictures, Progress, module_state
+from cosda.models.network import Network
+from cosda.parts.dual_speed import DualSpeed, batch_statistics
+from cosda.parts.mixup import draw_mixing
+from cosda.settings import setting
+from cosda.types import Batch, Losses, Output, Target
+
+
+class Objective(Protocol):
+    """How what the labelling network has seen becomes labels, and what the student loses by them."""
+
+    def begin_epoch(self, progress: Progress) -> None:
+        """Set what changes from epoch to epoch."""
+        ...
+
+    def label(self, batch: Batch, seen: Output) -> Target:
+        """Labels for a batch; no gradient."""
+        ...
+
+    def losses(self, output: Output, target: Target) -> Losses:
+        """What the student pays; with gradient."""
+        ...
+
+
+@dataclass
+class TeacherLabels:
+    """CoSDA's own objective: the teacher's sharpened prediction, where it is confident."""
+
+    temperature: float
+    weight: float
+    gate: tuple[float, float]
+
+    def begin_epoch(self, progress: Progress) -> None:
+        """The confidence that a label needs in this epoch."""
+        self.threshold = progress.between(*self.gate)
+
+    def label(self, batch: Batch, seen: Output) -> Target:
+        """q = softmax(z / τ), with weight 1 where max softmax(z) > κ."""
+        labels = F.softmax(seen.logits / self.temperature, dim=1)
+        confident = F.softmax(seen.logits, dim=1).amax(dim=1) > self.threshold
+        return Target(labels[:, None], confident[:, None].to(labels.dtype))
+
+    def losses(self, output: Output, target: Target) -> Losses:
+        """KL(q̃ ‖ p̃) up to a constant."""
+        return {
+            "consistency": self.weight * losses.consistency(output.logits, target.labels[:, 0], target.weights[:, 0])
+        }
+
+
+@dataclass
+class CoSDA(Method):
+    """Dual-speed teacher and student with mixed-up consistency and mutual information."""
+
+    title: ClassVar[str] = "dual-speed teacher and student (the paper's method)"
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "authors": {
+            "gate": (0.5, 0.7),
+            "fold": True,
+            "information_on": "clean",
+            "statistics_momentum": (0.95, 0.99),
+            "restart": True,
+        },
+    }
+
+    temperature: float = setting(0.07, "sharpness of the teacher's labels", low=1e-6, symbol="τ")
+    mixup_beta: float = setting(2.0, "mixup shares come from Beta(a, a); 0 mixes nothing", low=0, symbol="a")
+    fold: bool = setting(False, "use max(λ, 1-λ), so that a picture keeps the larger share")
+    consistency: float = setting(1.0, "weight of the consistency loss", low=0)
+    information: float = setting(1.0, "weight of the mutual-information loss", low=0, symbol="α")
+    information_on: Literal["mixed", "clean"] = setting(
+        "mixed", "batch of the mutual-information loss; 'clean' costs a second pass of the student"
+    )
+    gate: tuple[float, float] = setting(
+        (0.0, 0.0), "learn only pictures whose teacher confidence exceeds this; from first to last epoch",
+        low=0, high=1, symbol="κ",
+    )  # fmt: skip
+    momentum: tuple[float, float] = setting(
+        (0.9, 0.99), "share of the teacher's weights that stays at a meeting", low=0, high=1, symbol="m"
+    )
+    statistics_momentum: tuple[float, float] | None = setting(
+        None, "the same for BatchNorm statistics; 'none' takes that of the weights", low=0, high=1
+    )
+    statistics_merge: Literal["linear", "mixture"] = setting(
+        "linear", "average variances, or take the variance of the mixture of both domains"
+    )
+    teacher_statistics: Literal["batch", "global"] = setting(
+        "batch", "BatchNorm statistics with which the teacher labels"
+    )
+    meeting: Literal["epoch", "step"] = setting("epoch", "when the teacher takes in the student")
+    restart: bool = setting(False, "the student restarts from the teacher after each epoch")
+
+    def setup(self, student: Network, pictures: Pictures) -> None:
+        """Teacher and student start from the model carried so far."""
+        super().setup(student, pictures)
+        self.pair = DualSpeed(student)
+        self.objective: Objective = TeacherLabels(self.temperature, self.consistency, self.gate)
+
+    def begin_epoch(self, progress: Progress) -> None:
+        """Set what changes from epoch to epoch."""
+        super().begin_epoch(progress)
+        self.objective.begin_epoch(progress)
+
+    def step(self, batch: Batch) -> Losses:
+        """Label, mix, infer (lines 6 to 8 of Algorithm 1)."""
+        with torch.no_grad():
+            target = self.objective.label(batch, self._look(batch))
+        mixing = draw_mixing(len(batch), self.mixup_beta, self.fold, self.progress.rng, batch.images.device)
+        output = self.student(mixing.images(batch.images))
+        terms = self.objective.losses(output, target.mixed(*mixing))
+        if self.information:  # the clean batch costs a pass; do not pay for a term of weight 0
+            judged = output if self.information_on == "mixed" else self.student(batch.images)
+            terms["information"] = self.information * losses.negative_information(judged.logits)
+        return terms
+
+    def after_update(self) -> None:
+        """Without dual speed the two meet at every step."""
+        if self.meeting == "step":
+            self._meet()
+
+    def end_epoch(self) -> None:
+        """Lines 11 to 13 of Algorithm 1; the authors' code also copies the teacher back."""
+        if self.meeting == "epoch":
+            self._meet()
+        if self.restart:
+            self.pair.restart()
+
+    def predictor(self, domain: str | None = None) -> Network:
+        """The teacher, with the merged statistics; no domain name is needed."""
+        return self.pair.teacher
+
+    def state_dict(self) -> dict[str, Any]:
+        """The teacher."""
+        return {"teacher": module_state(self.pair.teacher)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The teacher."""
+        self.pair.teacher.load_state_dict(state["teacher"])
+
+    def _look(self, batch: Batch) -> Output:
+        teacher = self.pair.teacher
+        if self.teacher_statistics == "global":
+            return teacher(batch.images)  # type: ignore[no-any-return]
+        with batch_statistics(teacher):
+            return teacher(batch.images)  # type: ignore[no-any-return]
+
+    def _meet(self) -> None:
+        momentum = self.progress.between(*self.momentum)
+        statistics = self.progress.between(*(self.statistics_momentum or self.momentum))
+        self.pair.meet(momentum, statistics, mixture=self.statistics_merge == "mixture")

@@ -1,0 +1,25 @@
+"""Source only: no adaptation at all. The yardstick that says what a method gains, and the forgetting of 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cosda.methods.base import Group, Method
+from cosda.types import Batch, Losses
+
+
+@dataclass
+class Source(Method):
+    """Keeps the model as it is."""
+
+    title: ClassVar[str] = "source model, not adapted"
+    fixed_epochs: ClassVar[int | None] = 0
+
+    def parameters(self) -> list[Group]:
+        """Nothing is trained."""
+        return []
+
+    def step(self, batch: Batch) -> Losses:
+        """Nothing to learn from any picture."""
+        return {}

@@ -1,0 +1,86 @@
+"""Pure functions of an accuracy matrix.
+
+``accuracy[stage][domain]`` holds the accuracy on each domain of the chain after each stage, in chain order:
+stage 0 is the source model and domain 0 the source. The paper's R (row = domain, column = stage, both
+counted from 1) is the transpose: R[i, j] = accuracy[j - 1][i - 1]. Values are fractions, never percent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+Matrix = Sequence[Sequence[float]]
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean of at least one value."""
+    if not values:
+        raise ValueError("the mean of no values is not defined")
+    return sum(values) / len(values)
+
+
+def spread(values: Sequence[float]) -> float:
+    """Sample standard deviation; 0 for a single value."""
+    if len(values) < 2:
+        return 0.0
+    centre = mean(values)
+    return math.sqrt(sum((v - centre) ** 2 for v in values) / (len(values) - 1))
+
+
+def _square(accuracy: Matrix) -> int:
+    size = len(accuracy)
+    if size == 0 or any(len(row) != size for row in accuracy):
+        raise ValueError(f"expected a square matrix of stages by domains, got rows of {[len(r) for r in accuracy]}")
+    return size
+
+
+def backward_transfer(accuracy: Matrix, include_source: bool = True) -> float | None:
+    """BWT = mean over earlier domains of (accuracy at the end - accuracy right after its own stage).
+
+    The source counts as the first domain, as the paper's numbers require; ``include_source=False`` averages
+    over the targets alone. None where no earlier domain is left to average over.
+    """
+    last = _square(accuracy) - 1
+    changes = [accuracy[last][i] - accuracy[i][i] for i in range(0 if include_source else 1, last)]
+    return mean(changes) if changes else None
+
+
+def forgetting(accuracy: Matrix) -> float | None:
+    """Mean over earlier domains of (best accuracy at any stage from its own on - accuracy at the end)."""
+    last = _square(accuracy) - 1
+    losses = [max(accuracy[s][i] for s in range(i, last + 1)) - accuracy[last][i] for i in range(last)]
+    return mean(losses) if losses else None
+
+
+def forward_transfer(accuracy: Matrix) -> float | None:
+    """Mean over targets of (accuracy just before its own stage - accuracy of the source model)."""
+    size = _square(accuracy)
+    gains = [accuracy[i - 1][i] - accuracy[0][i] for i in range(2, size)]
+    return mean(gains) if gains else None
+
+
+def source_drop(accuracy: Matrix) -> float:
+    """Accuracy on the source before adaptation minus after the last stage; positive means forgetting."""
+    return accuracy[0][0] - accuracy[_square(accuracy) - 1][0]
+
+
+def adaptation(accuracy: Matrix) -> float | None:
+    """Mean over targets of the accuracy right after adapting to it: the diagonal without the source."""
+    size = _square(accuracy)
+    return mean([accuracy[i][i] for i in range(1, size)]) if size > 1 else None
+
+
+def average_accuracy(accuracy: Matrix) -> float:
+    """Mean accuracy over all seen domains, source included, after the last stage."""
+    return mean(list(accuracy[_square(accuracy) - 1]))
+
+
+def top1(correct: Sequence[int], images: Sequence[int]) -> float:
+    """Share of pictures classified correctly, from counts per class."""
+    return sum(correct) / sum(images)
+
+
+def per_class(correct: Sequence[int], images: Sequence[int]) -> float:
+    """Unweighted mean of the accuracies of the classes that occur: VisDA's headline."""
+    return mean([c / n for c, n in zip(correct, images, strict=True) if n])

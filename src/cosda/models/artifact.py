@@ -1,0 +1,208 @@
+"""A model is a folder: `model.safetensors` (weights) and `model.json` (the rest). Nothing is unpickled.
+
+    {"format": 1, "architecture": {...}, "classes": [...], "preprocessing": {...},
+     "lineage": [{...}, ...], "sha256": "..."}
+
+The lineage tells, oldest first, where the model comes from: data, method and settings, verdict.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from cosda.errors import CosdaError
+from cosda.models.base import Preprocessing
+from cosda.models.encoders import Architecture
+from cosda.models.network import Network
+from cosda.models.weights import first_line
+
+FORMAT = 1
+WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
+
+
+@dataclass
+class Model:
+    """A network with all that is needed to use it: class names, preprocessing, and where it comes from."""
+
+    network: Network
+    architecture: Architecture
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
+    lineage: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.classes = tuple(self.classes)
+        if len(self.classes) != self.architecture.classes:
+            raise CosdaError(
+                f"the network tells {self.architecture.classes} classes apart, "
+                f"but {len(self.classes)} class names were given."
+            )
+
+    def save(self, path: str | Path, overwrite: bool = False) -> Path:
+        """Write the model folder, whole or not at all; equal models give equal bytes.
+
+        Only a folder that holds a model and nothing else is ever replaced, and only with ``overwrite``.
+        """
+        path = Path(path)
+        _check_free(path, overwrite)
+        # Clones, because safetensors refuses tensors that share memory, as tied weights do.
+        state = {k: v.detach().cpu().clone().contiguous() for k, v in self.network.state_dict().items()}
+        weights = safetensors.torch.save(state)
+        description = _as_text(
+            {
+                "format": FORMAT,
+                "architecture": self.architecture.as_json(),
+                "classes": list(self.classes),
+                "preprocessing": self.preprocessing.as_json(),
+                "lineage": self.lineage,
+                "sha256": hashlib.sha256(weights).hexdigest(),
+            }
+        )
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        try:
+            _write(temporary / WEIGHTS, weights)
+            _write(temporary / DESCRIPTION, description.encode())
+            _put_in_place(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return path
+
+
+def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[], nn.Module] | None = None) -> Model:
+    """Open a model folder; the network is in evaluation mode.
+
+    ``build`` is needed for a wrapped model of your own: a function that returns a model of the same shape as
+    the one given to `wrap`, trained or not.
+    """
+    path = Path(path)
+    description = _read_description(path)
+    weights = _read_weights(path, description)
+    # A new network draws random weights, which are then replaced: the caller's random numbers must not move.
+    with torch.random.fork_rng(devices=[]):
+        try:
+            architecture = Architecture.from_json(description["architecture"])
+            preprocessing = Preprocessing.from_json(description["preprocessing"])
+            network = _rebuild(architecture, preprocessing, build)
+            classes, lineage = tuple(description["classes"]), list(description["lineage"])
+            model = Model(network, architecture, classes, preprocessing, lineage)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:4])
+        raise CosdaError(
+            f"the weights in {path} do not fit the network that its {DESCRIPTION} describes: {reason}"
+        ) from None
+    network.to(device).eval()
+    return model
+
+
+def load_like(path: Path, model: Model) -> Model:
+    """Open a model folder whose network has the shape of ``model``: also one that only the user's code can build."""
+    description = _read_description(path)
+    network = copy.deepcopy(model.network)
+    network.load_state_dict(_read_weights(path, description))
+    network.eval()
+    return replace(model, network=network, lineage=list(description["lineage"]))
+
+
+def _rebuild(
+    architecture: Architecture, preprocessing: Preprocessing, build: Callable[[], nn.Module] | None
+) -> Network:
+    if architecture.encoder != "wrapped" or build is None:
+        return architecture.build(weights="random")
+    from cosda.models.wrap import split  # wrap makes models, so it imports this module
+
+    return split(build(), architecture.classifier or "", preprocessing)
+
+
+def is_model(path: Path) -> bool:
+    """Whether a path looks like a model folder."""
+    return (path / DESCRIPTION).is_file() and (path / WEIGHTS).is_file()
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    if not is_model(path):
+        found = "which does not exist" if not path.exists() else "which is not one"
+        raise CosdaError(
+            f"a model is a folder with {WEIGHTS} and {DESCRIPTION}; got {path}, {found}. "
+            "'cosda source' and 'cosda run' write models."
+        )
+    try:
+        description = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+        version = description["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
+    if version != FORMAT:
+        raise CosdaError(f"{path} has model format {version}, but this cosda reads format {FORMAT}: update cosda.")
+    return dict(description)
+
+
+def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Tensor]:
+    content = (path / WEIGHTS).read_bytes()
+    if hashlib.sha256(content).hexdigest() != description.get("sha256"):
+        raise CosdaError(
+            f"{path / WEIGHTS} is not the file that {DESCRIPTION} was written with: it is damaged, cut "
+            "short or exchanged. Copy the model folder again from where it was whole."
+        )
+    try:
+        return safetensors.torch.load(content)
+    except SafetensorError as error:
+        raise CosdaError(f"{path / WEIGHTS} cannot be read: {first_line(error)}.") from None
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    """Refuse to write over anything but nothing, an empty folder, or a model that may be replaced."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not path.is_dir() or not is_model(path):
+        raise CosdaError(f"{path} exists and is not a model; choose another path.")
+    if not overwrite:
+        raise CosdaError(f"{path} holds a model already; choose another path, or say overwrite=True.")
+    others = sorted({entry.name for entry in path.iterdir()} - {WEIGHTS, DESCRIPTION})
+    if others:
+        raise CosdaError(
+            f"{path} holds other files beside its model ({', '.join(others)}), which would be lost; "
+            "choose another path."
+        )
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    """Rename the finished folder; a model in its place stands beside it until that is done."""
+    if not path.exists():
+        new.rename(path)
+        return
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    path.rename(old)
+    new.rename(path)
+    shutil.rmtree(old)
+
+
+def _as_text(description: dict[str, Any]) -> str:
+    try:
+        return json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise CosdaError(f"the model's lineage or classes cannot be written as JSON: {error}.") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

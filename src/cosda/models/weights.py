@@ -1,0 +1,96 @@
+"""Weight files: .safetensors and torch's own .pth/.pt, of which tensors are read and never code."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from cosda.errors import CosdaError
+
+# Last layers, by the names that ResNets, EfficientNets, ConvNeXts and transformers give them. An encoder ends
+# before them, so a file may hold them or not.
+HEADS = ("fc", "_fc", "head", "heads", "classifier", "pooler")
+SHOWN = 5  # keys named in an error message
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """Read the tensors of a weights file, on the CPU, without the `module.` of `DataParallel`."""
+    path = Path(path)
+    if path.is_dir():
+        raise CosdaError(
+            f"{path} is a folder, but weights=FILE takes one file of encoder weights. "
+            "A model saved by cosda is opened whole by cosda.load."
+        )
+    if not path.is_file():
+        raise CosdaError(f"the weights file {path} does not exist.")
+    try:
+        if path.suffix == ".safetensors":
+            content = load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CosdaError(
+            f"{path} is not a file of plain tensors, and cosda unpickles nothing else, as that runs code "
+            f"from the file. If you trust the file, load it yourself and write its state dict with "
+            f"safetensors.torch.save_file. (torch: {first_line(error)})"
+        ) from None
+    except Exception as error:  # on a file that is no weights file, torch's reader may raise anything
+        raise CosdaError(f"{path} cannot be read as weights: {first_line(error)}. Is it whole?") from None
+    return _plain(content, path)
+
+
+def load_weights(module: nn.Module, path: str | Path) -> None:
+    """Load a weights file into an encoder; a last layer in the file is ignored, everything else must fit."""
+    given, wanted = read_weights(path), module.state_dict()
+    # BatchNorm's counters are absent from files written before torch 0.4.1 and change no output.
+    missing = [k for k in wanted if k not in given and not k.endswith("num_batches_tracked")]
+    extra = [k for k in given if k not in wanted and not is_head(k)]
+    shapes = [
+        f"{k} is {tuple(given[k].shape)}, needs {tuple(wanted[k].shape)}"
+        for k in wanted
+        if k in given and given[k].shape != wanted[k].shape
+    ]
+    problems = [
+        f"{name} {some(keys)}"
+        for name, keys in (("missing:", missing), ("not known:", extra), ("of another shape:", shapes))
+        if keys
+    ]
+    if problems:
+        raise CosdaError(
+            f"{path} does not fit this encoder. " + "; ".join(problems) + ". Is it a file of another network?"
+        )
+    module.load_state_dict({k: v for k, v in given.items() if k in wanted}, strict=False)
+
+
+def is_head(key: str) -> bool:
+    """Whether a weight belongs to a last layer, which encoders do without."""
+    return key.partition(".")[0] in HEADS
+
+
+def first_line(error: BaseException) -> str:
+    """The beginning of another library's message, short enough to stand in ours."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")
+
+
+def _plain(content: object, path: Path) -> dict[str, Tensor]:
+    """The state dict itself: training programs often put it under a key, beside the optimiser's."""
+    if isinstance(content, Mapping):
+        for key in ("state_dict", "model"):
+            if isinstance(content.get(key), Mapping):
+                content = content[key]
+                break
+    if not isinstance(content, Mapping) or not all(isinstance(v, Tensor) for v in content.values()) or not content:
+        raise CosdaError(f"{path} holds no state dict: a dictionary of tensors, by name, was expected.")
+    return {str(key).removeprefix("module."): value for key, value in content.items()}
+
+
+def some(keys: list[str]) -> str:
+    """The first of many keys, for a message."""
+    rest = len(keys) - SHOWN
+    return ", ".join(keys[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,59 @@
+"""A slow teacher beside a fast student: the teacher takes in the student, weights and BatchNorm statistics."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from cosda.models.network import Network, batch_norms, freeze, statistics, weights
+
+
+class DualSpeed:
+    """Teacher and student start equal; the student is trained, the teacher only ever averages."""
+
+    def __init__(self, student: Network) -> None:
+        self.student = student
+        self.teacher: Network = copy.deepcopy(student)
+        freeze(self.teacher).eval()
+
+    def meet(self, momentum: float, statistics_momentum: float, mixture: bool = False) -> None:
+        """θ ← m·θ + (1 - m)·ψ, and the same for the statistics with their own momentum.
+
+        Averaging variances alone ignores that the two means differ; ``mixture`` adds β(1 - β)(μ̄ - μ)², which
+        makes the result the variance of the mixture of both domains.
+        """
+        slow, fast = statistics(self.teacher), statistics(self.student)
+        apart = [s - f for s, f in zip(slow[::2], fast[::2], strict=True)] if mixture else []
+        _average(weights(self.teacher), weights(self.student), momentum)
+        _average(slow, fast, statistics_momentum)
+        if apart:
+            between = statistics_momentum * (1 - statistics_momentum)
+            torch._foreach_addcmul_(slow[1::2], apart, apart, between)
+
+    def restart(self) -> None:
+        """The student goes on from the teacher's weights; it keeps its own BatchNorm statistics."""
+        torch._foreach_copy_(weights(self.student), weights(self.teacher))
+
+
+def _average(slow: list[Tensor], fast: list[Tensor], momentum: float) -> None:
+    if slow:  # a network without BatchNorm has no statistics
+        get_ema_multi_avg_fn(momentum)(slow, fast, 0)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def batch_statistics(network: nn.Module) -> Iterator[None]:
+    """Within the block BatchNorm normalises with the batch's own statistics and leaves its buffers alone."""
+    norms = list(batch_norms(network))
+    before = [norm.training for norm in norms]
+    for norm in norms:
+        norm.training, norm.track_running_stats = True, False
+    try:
+        yield
+    finally:
+        for norm, training in zip(norms, before, strict=True):
+            norm.training, norm.track_running_stats = training, True

@@ -1,0 +1,212 @@
+"""Records -> rows: plain data that every writer (Markdown, CSV, HTML) shows in its own way.
+
+A *section* holds what may be compared: one benchmark with one data fingerprint, chain, protocol, headline
+accuracy and selection rule. A *row* is one way of adapting: the runs of all seeds with the same label and the
+same settings. A run without numbers keeps its place, with the reason. Values are fractions, never percent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cosda import metrics
+from cosda.records import Run
+from cosda.report.columns import Column, columns_of
+from cosda.report.settings import flatten, show
+
+YARDSTICKS = ("source", "bn")  # methods that stand at the top of every table, in this order
+# What reading a damaged config or record may raise.
+DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number over the seeds; without any value, the reason why."""
+
+    values: tuple[float, ...]
+    reason: str = ""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the seeds."""
+        return metrics.mean(self.values) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """Sample standard deviation over the seeds; None where a single seed cannot tell."""
+        return metrics.spread(self.values) if len(self.values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A run that gave no numbers."""
+
+    run: Run
+    reason: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """The runs of one label and one group of settings."""
+
+    name: str  # the label, and what sets it apart where two rows of a section have the same one
+    runs: tuple[Run, ...]
+    counted: tuple[Run, ...]  # those behind the cells, by seed
+    matrices: tuple[list[list[float]], ...]  # accuracy[stage][domain] of each counted run
+    cells: tuple[Cell, ...]  # in the order of the section's columns
+    problems: tuple[Problem, ...]
+
+    def mean_matrix(self) -> list[list[float]]:
+        """``accuracy[stage][domain]``, the mean over the counted runs."""
+        stages = zip(*self.matrices, strict=True)
+        return [[metrics.mean(cell) for cell in zip(*stage, strict=True)] for stage in stages]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows that may be compared with each other."""
+
+    benchmark: str
+    domains: tuple[str, ...]
+    protocol: str
+    headline: str
+    select: str
+    fingerprint: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        """Benchmark and chain in one line."""
+        return f"{self.benchmark}: {' → '.join(self.domains)}"
+
+    def best(self, column: int) -> float | None:
+        """The best mean of a column at the precision shown; None where there is no contest."""
+        means = [round(m, 4) for row in self.rows if (m := row.cells[column].mean) is not None]
+        if len(set(means)) < 2:
+            return None
+        return max(means) if self.columns[column].higher_is_better else min(means)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All that a report shows in numbers."""
+
+    sections: tuple[Section, ...]
+    left_out: tuple[Problem, ...]  # runs whose config does not even say where they belong
+
+
+def build(runs: Sequence[Run]) -> Tables:
+    """Group runs into sections and rows."""
+    places: dict[tuple[Any, ...], list[Run]] = {}
+    left_out: list[Problem] = []
+    for run in sorted(runs, key=lambda run: run.path.name):
+        try:
+            place = _place(run)
+            _ = run.label, run.seed, _identity(run)
+        except DAMAGED as error:
+            left_out.append(Problem(run, f"damaged config.json: {_describe(error)}"))
+        else:
+            places.setdefault(place, []).append(run)
+    return Tables(tuple(_section(place, places[place]) for place in sorted(places)), tuple(left_out))
+
+
+def _place(run: Run) -> tuple[Any, ...]:
+    config = run.config
+    words = (str(config[key]) for key in ("protocol", "headline", "select", "fingerprint"))
+    return (str(config["benchmark"]), tuple(map(str, run.domains)), *words)
+
+
+def _section(place: tuple[Any, ...], runs: list[Run]) -> Section:
+    benchmark, domains, protocol, headline, select, fingerprint = place
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((_rank(run), run.label, json.dumps(_identity(run), sort_keys=True)), []).append(run)
+    ordered = [groups[key] for key in sorted(groups)]
+    columns = columns_of(domains)
+    rows = tuple(_row(name, group, columns) for name, group in zip(_names(ordered), ordered, strict=True))
+    return Section(benchmark, domains, protocol, headline, select, fingerprint, columns, rows)
+
+
+def _rank(run: Run) -> int:
+    method = run.config.get("method")
+    return YARDSTICKS.index(method) if method in YARDSTICKS else len(YARDSTICKS)
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    """What must be equal for two runs to be seeds of the same row."""
+    return {key: show(value) for key, value in flatten(run.config["settings"]).items()}
+
+
+def _names(groups: list[list[Run]]) -> list[str]:
+    """The labels, with the settings that differ where one label has several rows."""
+    names: list[str] = []
+    for group in groups:
+        label, identity = group[0].label, _identity(group[0])
+        twins = [_identity(other[0]) for other in groups if other[0].label == label]
+        keys = sorted({key for twin in twins for key in twin})
+        differing = [key for key in keys if len({twin.get(key) for twin in twins}) > 1]
+        words = [f"{key}={identity.get(key, 'unset')}" for key in differing[:3]] + ["…"] * (len(differing) > 3)
+        name = f"{label} [{', '.join(words)}]" if words else label
+        same = sum(other == name or other.startswith(f"{name} #") for other in names)
+        names.append(f"{name} #{same + 1}" if same else name)
+    return names
+
+
+def _row(name: str, runs: list[Run], columns: tuple[Column, ...]) -> Row:
+    counted: list[Run] = []
+    matrices: list[list[list[float]]] = []
+    problems: list[Problem] = []
+    for run in sorted(runs, key=lambda run: (run.seed, run.path.name)):
+        matrix, reason = _matrix(run)
+        twin = next((other for other in counted if other.seed == run.seed), None)
+        if matrix is None:
+            problems.append(Problem(run, reason))
+        elif twin is not None:
+            problems.append(Problem(run, f"seed {run.seed} is already counted from {twin.path.name}"))
+        else:
+            counted.append(run)
+            matrices.append(matrix)
+    return Row(
+        name=name,
+        runs=tuple(sorted(runs, key=lambda run: (run.seed, run.path.name))),
+        counted=tuple(counted),
+        matrices=tuple(matrices),
+        cells=tuple(_cell(column, matrices) for column in columns),
+        problems=tuple(problems),
+    )
+
+
+def _cell(column: Column, matrices: list[list[list[float]]]) -> Cell:
+    if not matrices:
+        return Cell((), "no finished run")
+    values = tuple(v for matrix in matrices if (v := column.compute(matrix)) is not None)
+    return Cell(values) if values else Cell((), column.undefined)
+
+
+def _matrix(run: Run) -> tuple[list[list[float]] | None, str]:
+    """The accuracies of a finished run, or the reason why there are none."""
+    try:
+        if run.done is None:
+            return None, f"not finished: {_progress(run)}"
+        matrix = run.matrix()
+    except DAMAGED as error:
+        return None, f"damaged records: {_describe(error)}"
+    if not matrix:
+        return None, "accuracies of some stages or domains are missing from its records"
+    return matrix, ""
+
+
+def _progress(run: Run) -> str:
+    losses = list(run.of("loss"))
+    if not losses:
+        return "no epoch is recorded"
+    stage, epochs = losses[-1]["stage"], losses[-1]["epoch"] + 1
+    return f"it has {epochs} epoch{'s' * (epochs != 1)} of stage {stage} ({run.domains[stage]})"
+
+
+def _describe(error: Exception) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error)

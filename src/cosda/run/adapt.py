@@ -1,0 +1,179 @@
+"""The only loop and the only backward: source training and every method go through `train`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cosda.data.loader import Loader
+from cosda.errors import CosdaError
+from cosda.methods.base import Group, Method, Progress
+from cosda.models.network import Network
+from cosda.parts.schedule import cosine
+from cosda.randomness import derive, stream
+from cosda.run.config import Optimisation
+from cosda.run.watch import Watcher
+
+
+@dataclass
+class Epoch:
+    """The facts of one finished epoch."""
+
+    epoch: int
+    steps: int
+    pictures: int
+    rates: dict[str, float]
+    terms: dict[str, float]
+    seconds: float
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The facts that are equal for equal runs."""
+        return {
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "pictures": self.pictures,
+            "rates": self.rates,
+            "terms": self.terms,
+        }
+
+    @property
+    def timing(self) -> dict[str, Any]:
+        """The facts that are never equal twice."""
+        return {"epoch": self.epoch, "seconds": self.seconds, "pictures": self.pictures}
+
+
+@dataclass
+class Training:
+    """The training of one target: method, student and optimiser, ready to go on at `epoch`."""
+
+    method: Method
+    student: Network
+    loader: Loader
+    how: Optimisation
+    seed: int
+    stage: int
+    name: str
+    watcher: Watcher = field(default_factory=Watcher)
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        self.method.setup(self.student, self.loader)
+        self.groups = self.method.parameters()
+        self.optimiser = _optimiser(self.groups, self.how)
+
+    def run(self, after_epoch: Callable[[Epoch], None]) -> None:
+        """Train the epochs that are left."""
+        while self.epoch < self.how.epochs:
+            facts = self._train_epoch()
+            self.epoch += 1
+            after_epoch(facts)
+
+    def _train_epoch(self) -> Epoch:
+        epoch, epochs = self.epoch, self.how.epochs
+        rates = self._set_rates()
+        # Networks with dropout draw from torch's global generator: it starts anew with each epoch.
+        torch.manual_seed(derive(self.seed, self.stage, epoch, "network"))
+        self.watcher.begin(f"{self.name} {epoch + 1}/{epochs}", self.loader.steps)
+        start, pictures, sums = time.perf_counter(), 0, _Sums()
+        self.method.begin_epoch(Progress(self.stage, epoch, epochs, stream(self.seed, self.stage, epoch, "method")))
+        for batch in self.loader.epoch(self.stage, epoch, self.method.views):
+            values = self._update(self.method.step(batch))
+            sums.add(values)
+            pictures += len(batch)
+            self.watcher.advance(pictures=len(batch), values=values)
+        self.method.end_epoch()
+        seconds = time.perf_counter() - start
+        self.watcher.end(**sums.means)
+        return Epoch(epoch, sums.count, pictures, rates, sums.means, seconds)
+
+    def _update(self, terms: dict[str, Tensor]) -> dict[str, float]:
+        """Add the terms, go back, step; a method without terms (such as `bn`) has nothing to update."""
+        values = {name: float(term.detach()) for name, term in terms.items()}
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise CosdaError(
+                    f"the term '{name}' became {value} in epoch {self.epoch + 1} on {self.name}. "
+                    "Lower the learning rate (--set adapt.lr=…) or look at the pictures with 'cosda doctor'."
+                )
+        if terms and self.optimiser is not None:
+            self.optimiser.zero_grad(set_to_none=True)
+            torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+            self.method.before_update()
+            self.optimiser.step()
+            self.method.after_update()
+        return values
+
+    def _set_rates(self) -> dict[str, float]:
+        """All groups fall in proportion, so no rate ever rises."""
+        floor = self.how.lr_end / self.how.lr if self.how.lr else 1.0
+        factor = cosine(1.0, floor, self.epoch, self.how.epochs)
+        rates = {group.name: self.how.lr * group.rate * factor for group in self.groups}
+        for group in self.optimiser.param_groups if self.optimiser else ():
+            group["lr"] = rates[group["name"]]
+        return rates
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resume needs."""
+        return {
+            "epoch": self.epoch,
+            "student": self.student.state_dict(),
+            "method": self.method.state_dict(),
+            "momentum": [buffer for _, buffer in self._momentum()],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        self.epoch = int(state["epoch"])
+        self.student.load_state_dict(state["student"])
+        self.method.load_state_dict(state["method"])
+        if self.optimiser is not None and state["momentum"]:
+            for parameter, buffer in zip(self._parameters(), state["momentum"], strict=True):
+                # The same memory layout as before, so that the optimiser's arithmetic gives the same bits.
+                self.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        for group in self.groups:
+            yield from group.parameters
+
+    def _momentum(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
+        for parameter in self._parameters() if self.optimiser else ():
+            buffer = self.optimiser.state.get(parameter, {}).get("momentum_buffer") if self.optimiser else None
+            if buffer is not None:
+                yield parameter, buffer
+
+
+def _optimiser(groups: list[Group], how: Optimisation) -> torch.optim.SGD | None:
+    if not groups:
+        return None
+    return torch.optim.SGD(
+        [{"params": group.parameters, "name": group.name, "lr": how.lr * group.rate} for group in groups],
+        lr=how.lr,
+        momentum=how.momentum,
+        nesterov=how.nesterov,
+        weight_decay=how.weight_decay,
+        fused=True,
+    )
+
+
+class _Sums:
+    """Means of the loss terms over an epoch."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.totals: dict[str, float] = {}
+
+    def add(self, values: dict[str, float]) -> None:
+        self.count += 1
+        for name, value in values.items():
+            self.totals[name] = self.totals.get(name, 0.0) + value
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {name: total / self.count for name, total in self.totals.items()}

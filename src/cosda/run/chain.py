@@ -1,0 +1,166 @@
+"""A run: source model, then one target after the other, all domains measured after each.
+
+A run may be killed at any moment. It goes on after the last finished epoch, and ends with the bits of a run that
+was never disturbed: what is recorded or saved after a checkpoint is cut off and done again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cosda.data.domain import Domain
+from cosda.data.loader import Loader, open_loader
+from cosda.methods import Method
+from cosda.models.artifact import Model
+from cosda.models.network import Network, place
+from cosda.records import Run, RunFolder, read_run, write_json
+from cosda.run.adapt import Epoch, Training
+from cosda.run.checkpoint import load_checkpoint, save_checkpoint
+from cosda.run.config import Plan
+from cosda.run.environment import describe_environment
+from cosda.run.evaluate import embed, measure
+from cosda.run.prepare import EVALUATION_BATCH, Machine, prepare
+from cosda.run.source import new_model, source_model, trained_part
+from cosda.run.watch import Watcher
+
+
+def execute(
+    plan: Plan,
+    domains: Mapping[str, Domain],
+    runs: Path,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+    model: Model | None = None,
+) -> Run:
+    """Do a run, or what is left of it; a finished one is only read.
+
+    ``model`` is a source model to start from; without it one is trained on the first domain. A domain of the chain
+    that has no data here (the source of a given model) is not measured.
+    """
+    machine, watcher = machine or Machine(), watcher or Watcher()
+    with RunFolder(runs / plan.name, plan.as_json()) as folder:
+        if folder.finished:
+            watcher.note(f"{folder.path} is finished; nothing to do")
+        else:
+            device = machine.open()
+            write_json(folder.path / "environment.json", describe_environment(device))
+            # A copy, because the given model stays as it is.
+            model = replace(model, network=copy.deepcopy(model.network)) if model else new_model(plan)
+            ready = {
+                name: prepare(domain, plan, model, device, machine, watcher).domain for name, domain in domains.items()
+            }
+            if plan.model is None:
+                model = source_model(plan, ready[plan.domains[0]], model, runs, device, watcher)
+            _Chain(plan, ready, model, folder, device, watcher).run()
+    return read_run(folder.path)
+
+
+@dataclass
+class _Chain:
+    """The stages of one run."""
+
+    plan: Plan
+    domains: Mapping[str, Domain]
+    model: Model
+    folder: RunFolder
+    device: torch.device
+    watcher: Watcher
+
+    def run(self) -> None:
+        network = trained_part(self.model.network, self.plan)
+        self.student = place(network, self.device).requires_grad_(True)
+        saved = load_checkpoint(self._checkpoint)
+        self.folder.rewind(saved["records"] if saved else 0)
+        first = int(saved["stage"]) if saved else 1
+        if saved is None:
+            self._close_stage(0)
+        else:  # the student that the stage began with; the method may need it to set itself up
+            self.student.load_state_dict(saved["incoming"])
+            self.model = replace(self.model, lineage=saved["lineage"])
+        method = self.plan.make_method()
+        for stage in range(first, len(self.plan.domains)):
+            self._adapt(stage, method, saved)
+            saved = None
+        self.folder.finish(select=self.plan.select, stages=len(self.plan.domains) - 1)
+
+    def _adapt(self, stage: int, method: Method, saved: Any) -> None:
+        target = self.plan.domains[stage]
+        for key, value in self.plan.make_method(target).settings().items():
+            setattr(method, key, value)
+        how = self.plan.section("adapt", target)
+        pictures = open_loader(
+            self.domains[target].without_labels(), "train", self.model.preprocessing, self.device,
+            how.batch_size, self.plan.seed, how.epoch_pictures,
+        )  # fmt: skip
+        incoming = {key: value.detach().clone() for key, value in self.student.state_dict().items()}
+        name = f"{self.plan.label} → {target}"
+        training = Training(method, self.student, pictures, how, self.plan.seed, stage, name, self.watcher)
+
+        def checkpoint() -> None:
+            state = {"stage": stage, "training": training.state_dict(), "incoming": incoming}
+            progress = {"lineage": self.model.lineage, "records": self.folder.length()}
+            save_checkpoint(self._checkpoint, state | progress)
+
+        def after_epoch(facts: Epoch) -> None:
+            self.folder.append("loss", stage=stage, **facts.recorded)
+            self.folder.append_timing(stage=stage, **facts.timing)
+            self._measure(method.predictor(target), stage, facts.epoch, target)
+            checkpoint()
+
+        if saved is None:
+            checkpoint()
+        else:
+            training.load_state_dict(saved["training"])
+        training.run(after_epoch)
+        self.student.load_state_dict(method.predictor(target).state_dict())
+        step = {"step": "adapt", "domain": target, "method": self.plan.method, "variant": self.plan.variant}
+        settings = {"seed": self.plan.seed, "epochs": how.epochs, "settings": method.settings()}
+        self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **settings}])
+        self._close_stage(stage)
+
+    def _close_stage(self, stage: int) -> None:
+        """Save what the stage hands on, and measure it on all domains of the chain, seen or not."""
+        self.model.save(self.folder.path / "models" / f"stage-{stage}", overwrite=True)
+        for name in self.plan.domains:
+            self._measure(self.student, stage, None, name)
+        if stage in (0, len(self.plan.domains) - 1):
+            self._embed(stage)
+
+    def _measure(self, network: Network, stage: int, epoch: int | None, name: str) -> None:
+        domain = self.domains.get(name)
+        if domain is None or domain.labels is None or len(domain.test) == 0:
+            return
+        images, correct = measure(
+            network, self._test_loader(domain), domain.labels[domain.test], len(self.plan.classes)
+        )
+        facts = {"domain": name, "split": "test", "images": images, "correct": correct}
+        self.folder.append("accuracy", stage=stage, epoch=epoch, **facts)
+        self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
+
+    def _embed(self, stage: int) -> None:
+        known = [(number, self.domains[n]) for number, n in enumerate(self.plan.domains) if n in self.domains]
+        loaders = [(number, self._test_loader(domain), domain.labels) for number, domain in known]
+        path = self.folder.path / "embedding" / f"stage-{stage}.npz"
+        path.parent.mkdir(exist_ok=True)
+        np.savez(path, allow_pickle=False, **embed(self.student, loaders, self.plan.seed))
+        self.folder.append("embedding", stage=stage, file=f"embedding/{path.name}")
+
+    def _test_loader(self, domain: Domain) -> Loader:
+        return open_loader(domain, "test", self.model.preprocessing, self.device, EVALUATION_BATCH)
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.folder.path / "checkpoint" / "last.safetensors"
+
+
+def carried_path(run: Run, stage: int | None = None) -> Path:
+    """Where the model lies that a stage of a run handed on; the last one unless a stage is given."""
+    number = len(run.domains) - 1 if stage is None else stage
+    return run.path / "models" / f"stage-{number}"

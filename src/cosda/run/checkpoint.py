@@ -1,0 +1,65 @@
+"""A checkpoint is one safetensors file that holds a nested state; replaced atomically, read without unpickling."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cosda.errors import CosdaError
+
+
+def save_checkpoint(path: Path, state: Any) -> None:
+    """Write tensors, numbers, texts, dictionaries and lists, nested; a kill leaves the old file or the new one."""
+    tensors: dict[str, Tensor] = {}
+    outline = json.dumps(_outline(state, tensors))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    save_file(tensors, str(temporary), metadata={"outline": outline})
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def load_checkpoint(path: Path) -> Any:
+    """Read back what `save_checkpoint` wrote, or None where there is no checkpoint yet."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dictionary)
+            outline = json.loads(file.metadata()["outline"])
+    except Exception as error:
+        raise CosdaError(f"{path} is damaged ({error}). Delete it to start this run from its beginning.") from None
+    return _restore(outline, tensors)
+
+
+def _outline(state: Any, tensors: dict[str, Tensor]) -> Any:
+    """The state as JSON, with tensors put aside. Keys may be numbers, so a dictionary becomes a list of pairs."""
+    if isinstance(state, Tensor):
+        name = str(len(tensors))
+        # A tensor whose memory is shared or not in order cannot be stored; the copy costs little here.
+        tensors[name] = state.detach().clone(memory_format=torch.contiguous_format)
+        return {"tensor": name}
+    if isinstance(state, dict):
+        return {"pairs": [[key, _outline(value, tensors)] for key, value in state.items()]}
+    if isinstance(state, list | tuple):
+        return {"list": [_outline(value, tensors) for value in state]}
+    return {"value": state}
+
+
+def _restore(outline: Any, tensors: dict[str, Tensor]) -> Any:
+    ((kind, content),) = outline.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "pairs":
+        return {key: _restore(value, tensors) for key, value in content}
+    if kind == "list":
+        return [_restore(value, tensors) for value in content]
+    return content

@@ -1,0 +1,76 @@
+"""Measuring and predicting: passes over pictures in eval mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from cosda.data.domain import Index
+from cosda.data.loader import Loader
+from cosda.models.network import Network
+from cosda.types import Output
+
+EMBEDDED = 200  # pictures of each domain whose features are kept for the report's t-SNE
+COMPONENTS = 50  # principal components of them, as is usual before t-SNE
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Within the block the network predicts; afterwards each module is in the mode in which it was found."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]:
+    """The network's output for all pictures, batch by batch, with their index."""
+    with evaluating(network):
+        for batch in loader.sweep("test"):
+            yield batch.index, network(batch.images)
+
+
+def probabilities(network: Network, loader: Loader) -> NDArray[np.float32]:
+    """Class probabilities (N, C) of all pictures, in order."""
+    parts = [output.logits.softmax(dim=1).cpu() for _, output in outputs(network, loader)]
+    return torch.cat(parts).numpy()
+
+
+def measure(network: Network, loader: Loader, labels: Index, classes: int) -> tuple[list[int], list[int]]:
+    """Pictures and correct predictions of each class; every accuracy follows from these counts."""
+    predicted = np.concatenate([o.logits.argmax(dim=1).cpu().numpy() for _, o in outputs(network, loader)])
+    images = np.bincount(labels, minlength=classes)
+    correct = np.bincount(labels[predicted == labels], minlength=classes)
+    return images.tolist(), correct.tolist()
+
+
+def embed(network: Network, domains: list[tuple[int, Loader, Index | None]], seed: int) -> dict[str, NDArray[Any]]:
+    """Features of a sample of each domain (number, pictures, labels), reduced to a few principal components."""
+    features: list[NDArray[Any]] = []
+    origin: list[int] = []
+    label: list[int] = []
+    for number, loader, labels in domains:
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(loader))[:EMBEDDED])
+        part = replace(loader, positions=loader.positions[chosen])
+        features += [output.features.cpu().numpy() for _, output in outputs(network, part)]
+        origin += [number] * len(part)
+        label += [-1] * len(part) if labels is None else labels[part.positions].tolist()
+    stacked = np.concatenate(features).astype(np.float64)
+    stacked -= stacked.mean(axis=0)
+    _, _, directions = np.linalg.svd(stacked, full_matrices=False)
+    return {
+        "features": (stacked @ directions[:COMPONENTS].T).astype(np.float16),
+        "domain": np.asarray(origin, dtype=np.int16),
+        "label": np.asarray(label, dtype=np.int32),
+    }

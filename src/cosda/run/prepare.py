@@ -1,0 +1,148 @@
+"""Before a run: make the samples of all domains readable, as packed pictures or as features of a frozen encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import nn
+
+from cosda.data.domain import Domain, Files, everything
+from cosda.data.loader import Loader
+from cosda.data.pack import Packed, content_key, default_cache, pack, unpacked
+from cosda.errors import CosdaError
+from cosda.models.artifact import Model
+from cosda.models.network import place
+from cosda.preprocessing import Preprocessing
+from cosda.records import digest
+from cosda.run.config import Plan
+from cosda.run.evaluate import evaluating
+from cosda.run.watch import Watcher
+
+MARGIN = 8 / 7  # pictures are stored at 256 pixels for a network that sees 224
+EVALUATION_BATCH = 128
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a run computes and keeps its cache; none of this is meant to change numbers."""
+
+    device: str = "auto"
+    threads: int | None = None
+    cache: Path | None = None
+    pack: bool = True
+    strict: bool = False
+
+    def open(self) -> torch.device:
+        """Set the number of threads and return the device."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            return torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise CosdaError(f"device '{name}' cannot be used: {reason}. Try --device cpu.") from None
+
+
+def prepare(
+    domain: Domain, plan: Plan, model: Model, device: torch.device, machine: Machine, watcher: Watcher
+) -> Packed:
+    """What a run reads: pictures, or features where the plan freezes the encoder."""
+    packed = readable(domain, model.preprocessing.size, machine, watcher)
+    if not plan.settings["network"]["freeze_encoder"] or packed.domain.kind == "features":
+        return packed
+    encoder = place(model.network.encoder, device)
+    featured = featurise(packed.domain, encoder, model.preprocessing, device, machine, watcher)
+    return Packed(featured, packed.skipped)
+
+
+def readable(domain: Domain, size: int, machine: Machine, watcher: Watcher) -> Packed:
+    """The domain with samples that can be read: packed once, or decoded each time with ``pack=False``."""
+    if not isinstance(domain.items, Files):
+        return Packed(domain, [])
+    stored = round(size * MARGIN)
+    progress = _Progress(watcher, domain.name)
+    if machine.pack:
+        prepared = pack(domain, stored, machine.cache, strict=machine.strict, progress=progress)
+    else:
+        prepared = unpacked(domain, stored, strict=machine.strict, progress=progress)
+    progress.end()
+    for name, reason in prepared.skipped:
+        watcher.note(f"skipped {domain.name}/{name}: {reason}")
+    return prepared
+
+
+class _Progress:
+    """Passes the progress of `pack`, which counts twice (reading, then decoding), on to a watcher."""
+
+    def __init__(self, watcher: Watcher, name: str) -> None:
+        self.watcher, self.name, self.done = watcher, name, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        if done < self.done:
+            self.end()
+        if self.done == 0:
+            self.watcher.begin(f"packing {self.name}", total, "pictures")
+        self.watcher.advance(done - self.done)
+        self.done = done
+
+    def end(self) -> None:
+        if self.done:
+            self.watcher.end()
+        self.done = 0
+
+
+def fingerprint(domains: list[Domain]) -> str:
+    """Names pictures, labels and splits of a chain, so that other data never continue an old run."""
+    return digest([[d.name, content_key(d), _list(d.labels), _list(d.train), _list(d.test)] for d in domains])
+
+
+def _list(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None) -> list[int] | None:
+    return None if values is None else values.tolist()
+
+
+def featurise(
+    domain: Domain,
+    encoder: nn.Module,
+    how: Preprocessing,
+    device: torch.device,
+    machine: Machine,
+    watcher: Watcher,
+) -> Domain:
+    """The domain with each picture replaced by the encoder's features of its test view, computed once and cached."""
+    assert not isinstance(domain.items, Files)
+    key = digest([content_key(domain), weights_key(encoder), repr(how)])
+    path = (machine.cache or default_cache()) / "features" / f"{key}.npy"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        if not path.exists():
+            loader = Loader(domain.items, everything(len(domain)), how, device, EVALUATION_BATCH)
+            watcher.begin(f"features of {domain.name}", len(domain), "pictures")
+            parts = []
+            with evaluating(encoder):
+                for batch in loader.sweep("test"):
+                    parts.append(encoder(batch.images).float().cpu().numpy())
+                    watcher.advance(len(batch), pictures=len(batch))
+            temporary = path.with_suffix(f".{os.getpid()}.tmp")
+            with temporary.open("wb") as file:
+                np.save(file, np.concatenate(parts))
+            os.replace(temporary, path)
+            watcher.end()
+    return replace(domain, items=np.load(path, mmap_mode="r"))
+
+
+def weights_key(module: nn.Module) -> str:
+    """Names the bits of a network."""
+    state = hashlib.blake2b(digest_size=16)
+    for key, value in module.state_dict().items():
+        state.update(key.encode())
+        state.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return state.hexdigest()

@@ -1,0 +1,128 @@
+"""The source model: trained once for a domain, settings and seed, and shared by all runs that start from it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from cosda.data.domain import Domain, Index
+from cosda.data.loader import Loader, open_loader
+from cosda.errors import CosdaError
+from cosda.models.artifact import Model, load
+from cosda.models.encoders import Architecture
+from cosda.models.network import Network, place
+from cosda.preprocessing import Preprocessing
+from cosda.randomness import derive
+from cosda.records import Json, RunFolder, digest, write_json
+from cosda.run.adapt import Epoch, Training
+from cosda.run.checkpoint import load_checkpoint, save_checkpoint
+from cosda.run.config import Plan, SourceSettings
+from cosda.run.environment import describe_environment
+from cosda.run.evaluate import measure
+from cosda.run.prepare import EVALUATION_BATCH
+from cosda.run.supervised import Supervised
+from cosda.run.watch import Watcher
+
+
+def source_config(plan: Plan) -> Json:
+    """What decides the numbers of the source model: nothing of the method or the targets."""
+    return {
+        "kind": "source",
+        "benchmark": plan.benchmark,
+        "fingerprint": plan.source_fingerprint,
+        "domain": plan.domains[0],
+        "classes": list(plan.classes),
+        "seed": plan.seed,
+        "settings": {name: dict(plan.settings[name]) for name in ("data", "network", "source")},
+    }
+
+
+def source_model(plan: Plan, domain: Domain, model: Model, runs: Path, device: torch.device, watcher: Watcher) -> Model:
+    """Train a new model on the source domain of a plan, or load it where that has been done before."""
+    if domain.labels is None:
+        raise CosdaError(
+            f"the source domain '{domain.name}' has no labels; put its pictures into one folder per class, "
+            "or start from a trained model with --model."
+        )
+    config = source_config(plan)
+    name = f"{plan.benchmark}-{domain.name}-s{plan.seed}-{digest(config)}"
+    with RunFolder(runs / "sources" / name, config, wait=True) as folder:
+        if not folder.finished:
+            _train(plan, domain, domain.labels, model, folder, device, watcher)
+    return load(folder.path / "model")
+
+
+def _train(
+    plan: Plan,
+    domain: Domain,
+    labels: Index,
+    model: Model,
+    folder: RunFolder,
+    device: torch.device,
+    watcher: Watcher,
+) -> None:
+    how: SourceSettings = plan.section("source")
+    write_json(folder.path / "environment.json", describe_environment(device))
+    trained, held_out = split_off(domain.train, how.holdout, plan.seed)
+    network = place(trained_part(model.network, plan), device)
+    method = Supervised(how.encoder_rate, how.label_smoothing, torch.from_numpy(labels[trained]).to(device))
+
+    def loader(positions: Index, batch_size: int) -> Loader:
+        part = replace(domain, train=positions)
+        return open_loader(part, "train", model.preprocessing, device, batch_size, plan.seed, how.epoch_pictures)
+
+    def record(split: str, positions: Index, epoch: int | None) -> None:
+        if len(positions):
+            part = loader(positions, EVALUATION_BATCH)
+            images, correct = measure(network, part, labels[positions], len(plan.classes))
+            facts = {"domain": domain.name, "split": split, "images": images, "correct": correct}
+            folder.append("accuracy", stage=0, epoch=epoch, **facts)
+
+    def after_epoch(facts: Epoch) -> None:
+        folder.append("loss", stage=0, **facts.recorded)
+        folder.append_timing(stage=0, **facts.timing)
+        record("holdout", held_out, facts.epoch)
+        save_checkpoint(checkpoint, {"training": training.state_dict(), "records": folder.length()})
+
+    training = Training(
+        method, network, loader(trained, how.batch_size), how, plan.seed, 0, f"source {domain.name}", watcher
+    )
+    checkpoint = folder.path / "checkpoint" / "last.safetensors"
+    saved = load_checkpoint(checkpoint)
+    if saved is not None:
+        training.load_state_dict(saved["training"])
+    folder.rewind(saved["records"] if saved else 0)
+    training.run(after_epoch)
+    record("test", domain.test, None)
+    step = {"step": "source", "domain": domain.name, "benchmark": plan.benchmark, "seed": plan.seed}
+    lineage = [{**step, "settings": asdict(how)}]
+    replace(model, lineage=lineage).save(folder.path / "model", overwrite=True)
+    folder.finish()
+
+
+def new_model(plan: Plan) -> Model:
+    """An untrained model with the network and the preprocessing of a plan; its weights follow from the seed."""
+    data, network = plan.section("data"), plan.section("network")
+    architecture = Architecture(network.encoder, network.bottleneck, len(plan.classes), plan.input_width)
+    torch.manual_seed(derive(plan.seed, "network"))
+    built = architecture.build(network.weights)
+    made_for = built.encoder.preprocessing
+    assert isinstance(made_for, Preprocessing)
+    how = replace(made_for, size=data.size or made_for.size, profile=data.profile, flip=data.flip)
+    return Model(built, architecture, plan.classes, how, [])
+
+
+def trained_part(network: Network, plan: Plan) -> Network:
+    """The network, or its head alone (shared, not copied) where the encoder is frozen and features are stored."""
+    return network.with_encoder(nn.Identity()) if plan.settings["network"]["freeze_encoder"] else network
+
+
+def split_off(positions: Index, share: float, seed: int) -> tuple[Index, Index]:
+    """Split positions into those that are trained on and a random share that is only measured."""
+    order = np.random.default_rng(derive(seed, "holdout")).permutation(len(positions))
+    count = round(share * len(positions))
+    return np.sort(positions[order[count:]]), np.sort(positions[order[:count]])

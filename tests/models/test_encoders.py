@@ -1,0 +1,134 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from cosda.errors import CosdaError
+from cosda.models.encoders import Architecture, Preprocessing, build_encoder
+
+
+@pytest.fixture
+def trained():
+    torch.manual_seed(1)
+    return build_encoder("small")
+
+
+def test_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(CosdaError, match=r"Did you mean 'resnet50'.*hf/NAME"):
+        build_encoder("resnet5O")
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pth", "pt"])
+def test_weights_of_a_file(tmp_path, trained, suffix) -> None:
+    state = trained.state_dict() | {"fc.weight": torch.zeros(2, 64), "fc.bias": torch.zeros(2)}
+    path = tmp_path / f"weights.{suffix}"
+    save_file(state, path) if suffix == "safetensors" else torch.save(state, path)
+    loaded = build_encoder("small", weights=str(path)).state_dict()
+    assert all(torch.equal(loaded[key], value) for key, value in trained.state_dict().items())
+
+
+def test_weights_of_a_training_program(tmp_path, trained) -> None:
+    """Under a key, with DataParallel's prefix, beside numbers, and without BatchNorm's counters."""
+    state = {
+        f"module.{key}": value for key, value in trained.state_dict().items() if not key.endswith("num_batches_tracked")
+    }
+    torch.save({"state_dict": state, "epoch": 3}, tmp_path / "weights.pth")
+    loaded = build_encoder("small", weights=str(tmp_path / "weights.pth"))
+    assert torch.equal(loaded.conv1.weight, trained.conv1.weight)
+
+
+def test_weights_that_do_not_fit_are_listed(tmp_path, trained) -> None:
+    state = trained.state_dict()
+    state["stem.weight"] = state.pop("conv1.weight")
+    state["bn1.bias"] = torch.zeros(3)
+    torch.save(state, tmp_path / "weights.pth")
+    with pytest.raises(
+        CosdaError,
+        match=r"missing: conv1.weight; not known: stem.weight; of another shape: bn1.bias is \(3,\), needs \(16,\)",
+    ):
+        build_encoder("small", weights=str(tmp_path / "weights.pth"))
+
+
+def test_code_in_a_weights_file_is_never_run(tmp_path) -> None:
+    class Trap:
+        def __reduce__(self):
+            return exec, (f"open({str(tmp_path / 'ran')!r}, 'w')",)
+
+    torch.save({"conv1.weight": Trap()}, tmp_path / "weights.pth")
+    with pytest.raises(CosdaError, match="runs code"):
+        build_encoder("small", weights=str(tmp_path / "weights.pth"))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.pth", None, "does not exist"),
+        ("cut.safetensors", b"\x08\x00", "cannot be read"),
+        ("text.pth", b"hello", "cannot be read|not a file"),
+        ("empty.pth", b"", "cannot be read|not a file"),
+    ],
+)
+def test_unreadable_weights(tmp_path, name, content, message) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(CosdaError, match=message):
+        build_encoder("small", weights=str(tmp_path / name))
+
+
+def test_weights_must_be_a_dictionary_of_tensors(tmp_path) -> None:
+    torch.save([1, 2], tmp_path / "list.pth")
+    with pytest.raises(CosdaError, match="no state dict"):
+        build_encoder("small", weights=str(tmp_path / "list.pth"))
+    with pytest.raises(CosdaError, match=r"is a folder.*cosda\.load"):
+        build_encoder("small", weights=str(tmp_path))
+    with pytest.raises(CosdaError, match="comes without weights"):
+        build_encoder("resnet18", weights="pretrained")
+
+
+def test_identity_takes_feature_vectors_of_its_width() -> None:
+    encoder = build_encoder("identity:5")
+    features = torch.randn(2, 5)
+    assert encoder.width == 5
+    assert encoder(features) is features
+    assert not encoder.preprocessing.of_pictures
+    assert build_encoder("identity", input_width=7).width == 7
+    with pytest.raises(CosdaError, match="width 5"):
+        encoder(torch.randn(2, 6))
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "message"),
+    [
+        ("identity", None, "needs the width"),
+        ("identity:0", None, "needs the width"),
+        ("identity:many", None, "not a number"),
+        ("identity:5", 6, "does not fit"),
+    ],
+)
+def test_identity_explains_a_wrong_width(name, width, message) -> None:
+    with pytest.raises(CosdaError, match=message):
+        build_encoder(name, input_width=width)
+
+
+def test_architecture_builds_and_survives_json() -> None:
+    architecture = Architecture("identity", bottleneck=4, classes=3, input_width=6)
+    again = Architecture.from_json(json.loads(json.dumps(architecture.as_json())))
+    assert again == architecture
+    output = again.build().eval()(torch.zeros(2, 6))
+    assert output.features.shape == (2, 4)
+    assert output.logits.shape == (2, 3)
+    with pytest.raises(CosdaError, match=r"no 'clases'. Did you mean 'classes'"):
+        Architecture.from_json({"clases": 3})
+
+
+def test_preprocessing_survives_json_and_checks_itself() -> None:
+    preprocessing = Preprocessing(size=32, profile="shot", flip=False)
+    assert Preprocessing.from_json(json.loads(json.dumps(preprocessing.as_json()))) == preprocessing
+    with pytest.raises(CosdaError, match="'cosda' or 'shot'"):
+        Preprocessing.from_json({"profile": "other"})
+    with pytest.raises(CosdaError, match="positive"):
+        Preprocessing(std=(0.0, 1.0, 1.0))
+    with pytest.raises(CosdaError, match="Did you mean 'size'"):
+        Preprocessing.from_json({"sise": 32})

@@ -1,0 +1,55 @@
+"""Fixtures of the report's tests: stored runs, read back, and the page drawn of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stored_runs import AMPERSAND, BN, CHAIN, COSDA, HOSTILE, IMAGE, NO_DUAL_SPEED, SCRIPT, SOURCE, WriteRun, write_run
+
+from cosda.records import Run, find_runs
+
+
+@pytest.fixture(scope="session")
+def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four methods on one chain (one seed interrupted), the oracle's section, and hostile names."""
+    runs = tmp_path_factory.mktemp("runs")
+    for label, name, seeds in (
+        ("source", "source", SOURCE),
+        ("bn", "bn", BN),
+        ("cosda", "cosda", COSDA),
+        ("cosda (no-dual-speed)", "cosda-no-dual-speed", NO_DUAL_SPEED),
+    ):
+        for seed, matrix in seeds.items():
+            folder = runs / f"digits-{name}-s{seed}-00aa{seed}"
+            finished = len(matrix) == len(CHAIN)
+            write_run(folder, matrix, label=label, seed=seed, finished=finished, features=40 * (seed == 0))
+    write_run(runs / "digits-cosda-s0-oracle", COSDA[0], label="cosda", select="oracle")
+    write_run(
+        runs / "hostile-s0-1",
+        HOSTILE[0],
+        label=IMAGE,
+        benchmark=AMPERSAND,
+        domains=[SCRIPT, "%{x}|*b*"],
+        headline="per-class",
+        settings={"method": {"name": f"</script>{SCRIPT}\u2028<!--"}},
+        features=30,
+    )
+    return runs
+
+
+@pytest.fixture(scope="session")
+def runs(runs_folder: Path) -> list[Run]:
+    return find_runs([runs_folder])
+
+
+@pytest.fixture(scope="session")
+def make_run() -> WriteRun:
+    return write_run
+
+
+@pytest.fixture(scope="session")
+def page(runs: list[Run]) -> str:
+    from cosda.report.html import render
+
+    return render(runs)
