@@ -115,9 +115,12 @@ class RunFolder:
 
     def rewind(self, length: int) -> None:
         """Forget what was recorded after a checkpoint, so that a resumed run repeats it and does not double it."""
-        path = self.path / "records.jsonl"
-        path.touch()
-        os.truncate(path, length)
+        if self.length() < length:
+            name = self.path / "records.jsonl"
+            raise CosdaError(f"{name} is shorter than its checkpoint says. Delete the run folder and run again.")
+        _cut(self.path / "records.jsonl", length)
+        timing = self.path / "timing.jsonl"  # facts about time stay, but for half a line that a kill left
+        _cut(timing, timing.read_bytes().rfind(b"\n") + 1 if timing.exists() else 0)
 
     def finish(self, **facts: Any) -> None:
         """Close the run: its checkpoint is no longer needed, and done.json is written last."""
@@ -135,6 +138,7 @@ class Run:
     timing: tuple[Json, ...]
     done: Json | None
     environment: Json = field(default_factory=dict)
+    damage: str = ""  # why nothing of the folder could be read; its config is then empty
 
     @property
     def label(self) -> str:
@@ -204,31 +208,55 @@ def read_run(path: Path) -> Run:
 
 
 def find_runs(paths: list[Path]) -> list[Run]:
-    """All runs at or below the given paths, in the order of their names."""
+    """All runs at or below the given paths, in the order of their names.
+
+    A damaged run folder does not hide the others: it is handed on with an empty config and the damage.
+    """
     found: dict[Path, Run] = {}
     for path in paths:
         if not path.exists():
             raise CosdaError(f"{path} does not exist. Give a run folder, or a folder that holds run folders.")
         for config in sorted(path.rglob("config.json")):
-            run = read_run(config.parent)
-            if run.config.get("kind") == "adapt":  # the source models of a study have folders of their own
+            run = _read_any_run(config.parent)
+            if run is not None:
                 found.setdefault(config.parent.resolve(), run)
     if not found:
         raise CosdaError(f"no runs found below {', '.join(map(str, paths))}. 'cosda run' makes them.")
     return sorted(found.values(), key=lambda run: run.path.name)
 
 
-def _read_json(path: Path) -> Json:
+def _read_any_run(path: Path) -> Run | None:
+    """A run, a damaged one, or None for the training of a source model, which has a folder of its own."""
     try:
-        value: Json = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CosdaError(f"{path} is damaged: {error}. Delete the run folder and run again.") from None
-    return value
+        if _read_json(path / "config.json").get("kind") != "adapt":
+            return None
+        return read_run(path)
+    except CosdaError as error:
+        return Run(path, {}, (), (), None, damage=str(error).removeprefix(f"{path}{os.sep}"))
+
+
+def _read_json(path: Path) -> Json:
+    return _parse(path.read_bytes(), str(path))
 
 
 def _read_lines(path: Path) -> Iterator[Json]:
     """Whole lines only: a process that was killed may have left half of the last one."""
     if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-            if line.endswith("\n"):
-                yield json.loads(line)
+        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+            yield _parse(line, f"{path}, line {number},")
+
+
+def _parse(text: bytes, where: str) -> Json:
+    try:
+        value = json.loads(text)
+        if isinstance(value, dict):
+            return value
+        reason = "not a JSON object"
+    except ValueError as error:
+        reason = str(error)
+    raise CosdaError(f"{where} is damaged: {reason}. Delete the run folder and run again.")
+
+
+def _cut(path: Path, length: int) -> None:
+    path.touch()
+    os.truncate(path, length)

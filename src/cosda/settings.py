@@ -7,6 +7,7 @@ nearest known one and what is allowed.
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING
@@ -68,7 +69,7 @@ def check(one: Setting, value: Any, where: str) -> Any:
     """Return ``value`` with the setting's type, or raise an error that says what is allowed."""
     try:
         return _convert(one, one.kind, value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise CosdaError(f"{where}: {one.key} = {value!r} is not possible; it must be {one.allowed}.") from None
 
 
@@ -93,6 +94,8 @@ def _convert(one: Setting, kind: Any, value: Any) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError
+    if not math.isfinite(value):
+        raise ValueError
     if kind is int and int(value) != value:
         raise ValueError
     number = kind(value)

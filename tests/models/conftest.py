@@ -31,6 +31,15 @@ def optional(package: str):
     return pytest.importorskip(package, reason=f"{package} is not installed: pip install 'cosda[{package}]'")
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """These networks are tiny: on a busy machine, threads that wait for each other cost more than they bring."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def torchvision():
     return optional("torchvision")

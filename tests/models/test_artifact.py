@@ -1,3 +1,4 @@
+import hashlib
 import json
 import pickle
 
@@ -76,6 +77,14 @@ def test_a_model_is_replaced_only_on_demand(model, folder) -> None:
     assert [entry.name for entry in folder.parent.iterdir()] == ["one"]
 
 
+def test_a_link_to_a_model_stays_a_link(model, folder, tmp_path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    model.save(link, overwrite=True)
+    assert link.is_symlink()
+    assert load(link).classes == model.classes
+
+
 def test_what_is_not_a_model_is_never_replaced(model, folder, tmp_path) -> None:
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(CosdaError, match=r"other files.*notes\.txt"):
@@ -121,8 +130,6 @@ def test_exchanged_weights(folder) -> None:
 
 
 def test_a_pickle_in_place_of_the_weights_is_not_opened(folder, tmp_path) -> None:
-    import hashlib
-
     class Trap:
         def __reduce__(self):
             return exec, (f"open({str(tmp_path / 'ran')!r}, 'w')",)

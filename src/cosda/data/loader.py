@@ -62,7 +62,7 @@ class Loader:
         if self.epoch_pictures:
             order = order[: self.epoch_pictures]
         chunks = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
-        return chunks[:-1] if len(chunks) > 1 and len(chunks[-1]) == 1 else chunks
+        return chunks[:-1] if len(chunks) > 1 and len(chunks[-1]) == 1 < self.batch_size else chunks
 
     def _batches(self, chunks: list[Index], views: tuple[str, ...], base: int) -> Iterator[Batch]:
         def gathered() -> Iterator[tuple[Index, Tensor]]:

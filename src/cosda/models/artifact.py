@@ -56,7 +56,7 @@ class Model:
 
         Only a folder that holds a model and nothing else is ever replaced, and only with ``overwrite``.
         """
-        path = Path(path)
+        path = Path(path).resolve()  # behind a link, it is the folder that is replaced
         _check_free(path, overwrite)
         # Clones, because safetensors refuses tensors that share memory, as tied weights do.
         state = {k: v.detach().cpu().clone().contiguous() for k, v in self.network.state_dict().items()}

@@ -96,7 +96,7 @@ class Tables:
     """All that a report shows in numbers."""
 
     sections: tuple[Section, ...]
-    left_out: tuple[Problem, ...]  # runs whose config does not even say where they belong
+    left_out: tuple[Problem, ...]  # runs that cannot be read, or whose config does not say where they belong
 
 
 def build(runs: Sequence[Run]) -> Tables:
@@ -104,6 +104,9 @@ def build(runs: Sequence[Run]) -> Tables:
     places: dict[tuple[Any, ...], list[Run]] = {}
     left_out: list[Problem] = []
     for run in sorted(runs, key=lambda run: run.path.name):
+        if run.damage:
+            left_out.append(Problem(run, run.damage))
+            continue
         try:
             place = _place(run)
             _ = run.label, run.seed, _identity(run)

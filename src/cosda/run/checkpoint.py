@@ -34,10 +34,9 @@ def load_checkpoint(path: Path) -> Any:
     try:
         with safe_open(str(path), framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dictionary)
-            outline = json.loads(file.metadata()["outline"])
+            return _restore(json.loads(file.metadata()["outline"]), tensors)
     except Exception as error:
         raise CosdaError(f"{path} is damaged ({error}). Delete it to start this run from its beginning.") from None
-    return _restore(outline, tensors)
 
 
 def _outline(state: Any, tensors: dict[str, Tensor]) -> Any:

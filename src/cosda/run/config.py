@@ -172,6 +172,9 @@ def resolve(
         if target is None:
             values[section][key] = checked
             origins[f"{section}.{key}"] = origin
+            for name, sections in stages.items():  # a later layer also outranks what an earlier one set for one target
+                if key in sections.get(section, {}):
+                    del sections[section][key], origins[f"stage.{name}.{section}.{key}"]
         else:
             stages.setdefault(target, {}).setdefault(section, {})[key] = checked
             origins[f"stage.{target}.{section}.{key}"] = origin
@@ -212,8 +215,9 @@ def resolve(
     if ablation is not None:
         for key, value in ablations(method, ablation).items():
             put("method", key, value, f"ablation {ablation}")
-    for change in changes:
-        put(*_parse_change(change, known, domains))
+    parsed = [_parse_change(change, known, domains) for change in changes]
+    for change in sorted(parsed, key=lambda change: change[4] is not None):  # what is special to a target comes last
+        put(*change)
     for section, settled in (given or {}).items():
         for key, value in settled.items():
             put(section, key, value, "given model")

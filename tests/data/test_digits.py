@@ -1,0 +1,83 @@
+"""The embedded benchmark: what it holds, and that it is the same every time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cosda.data import digits
+
+RENDERED = ["print", "colour", "outline"]
+ALL = [*RENDERED, "hand"]
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    return digits.load()
+
+
+def test_the_benchmark_says_what_it_is(benchmark):
+    assert [domain.name for domain in benchmark] == ALL
+    assert benchmark.classes == tuple("0123456789")
+    assert (benchmark.protocol, benchmark.headline) == ("inductive", "top1")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_pictures_labels_and_splits(benchmark, name):
+    domain = benchmark[name]
+    count = 1797 if name == "hand" else 1800
+    assert (domain.items.shape, domain.items.dtype) == ((count, 32, 32, 3), np.uint8)
+    assert (domain.labels.shape, domain.labels.dtype) == ((count,), np.int64)
+    assert set(domain.labels.tolist()) == set(range(10))
+    assert len(domain.train) == 1200
+    assert sorted([*domain.train, *domain.test]) == list(range(count))  # disjoint, and nothing is left out
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_rendered_classes_are_balanced_in_both_splits(benchmark, name):
+    domain = benchmark[name]
+    assert np.bincount(domain.labels[domain.train]).tolist() == [120] * 10
+    assert np.bincount(domain.labels[domain.test]).tolist() == [60] * 10
+
+
+def test_every_class_is_in_both_splits_of_handwriting(benchmark):
+    hand = benchmark["hand"]
+    for split in (hand.train, hand.test):
+        assert np.bincount(hand.labels[split], minlength=10).min() > 30
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_picture_is_in_training_and_test(benchmark, name):
+    domain = benchmark[name]
+    train, test = ({domain.items[i].tobytes() for i in split} for split in (domain.train, domain.test))
+    assert not train & test
+
+
+def test_domains_look_as_they_are_described(benchmark):
+    pixels = {name: benchmark[name].items.astype(float) for name in ALL}
+    spread = {name: float(np.ptp(p, axis=3).mean()) for name, p in pixels.items()}
+    assert spread["print"] == spread["outline"] == spread["hand"] == 0  # grey
+    assert spread["colour"] > 10
+    assert pixels["hand"][:, :4].max() == pixels["hand"][:, :, -4:].max() == 0  # a frame
+    paper = pixels["print"][:, 0, 0, 0]
+    assert 0.4 < (paper > 128).mean() < 0.6  # dark on light or light on dark
+    assert np.median(pixels["outline"], axis=(1, 2)).max() < 128  # light on dark
+
+
+def test_pictures_of_one_digit_differ(benchmark):
+    for name in ALL:
+        pictures = benchmark[name].items[benchmark[name].labels == 7]
+        assert len({p.tobytes() for p in pictures}) == len(pictures)
+
+
+def test_made_anew_it_is_the_same(benchmark):
+    again = digits.load.__wrapped__()
+    assert again is not benchmark
+    for name in ALL:
+        old, new = benchmark[name], again[name]
+        for key in ("items", "labels", "train", "test"):
+            assert np.array_equal(getattr(old, key), getattr(new, key))
+
+
+def test_it_is_made_once_in_a_process(benchmark):
+    assert digits.load() is benchmark

@@ -1,0 +1,216 @@
+"""Boxes, resizing, normalisation and the random parts of views."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from cosda.data.views import _crop_on_device, _test_boxes, _weak_boxes, crop, make_view
+from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
+
+RAW = {"mean": (0.0, 0.0, 0.0), "std": (1 / 255, 1 / 255, 1 / 255)}  # normalised pixels are the pixels
+
+
+def how(size=32, profile="cosda", flip=False, **other):
+    return Preprocessing(size=size, profile=profile, flip=flip, **{**RAW, **other})
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def noise(count=4, height=32, width=32, seed=0):
+    return torch.randint(0, 256, (count, height, width, 3), generator=rng(seed), dtype=torch.uint8)
+
+
+def smooth(count=4, height=48, width=48):
+    y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
+    waves = [torch.stack([x, y, 0.5 + 0.5 * torch.sin(3 * x + 2 * y + n)], -1) for n in range(count)]
+    return (255 * torch.stack(waves)).round().to(torch.uint8)
+
+
+SIZES = [(32, 32), (33, 47), (7, 5), (1, 1), (100, 20)]
+
+
+@pytest.mark.parametrize("profile", ["cosda", "shot"])
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_boxes_lie_within_the_picture(profile, height, width):
+    items = torch.empty(500, height, width, 3, dtype=torch.uint8)
+    for boxes in (_weak_boxes(items, how(profile=profile), rng()), _test_boxes(items, how(profile=profile))):
+        top, left, tall, wide = boxes.unbind(1)
+        assert boxes.shape == (500, 4)
+        assert min(top.min(), left.min()) >= 0
+        assert min(tall.min(), wide.min()) >= 1
+        assert (top + tall).max() <= height
+        assert (left + wide).max() <= width
+
+
+def test_weak_boxes_have_the_area_and_the_shape_that_the_profile_says():
+    items = torch.empty(4000, 200, 200, 3, dtype=torch.uint8)
+    top, left, tall, wide = _weak_boxes(items, how(), rng()).double().unbind(1)
+    free = (tall < 200) & (wide < 200)  # a side that would stick out is cut to the picture's
+    area = (tall * wide / 200**2)[free]
+    assert 0.74 < area.min() < 0.76
+    assert area.max() <= 1
+    assert 0.74 < (wide / tall).min() < 0.78
+    assert 1.28 < (wide / tall).max() < 1.35
+    assert (tall * wide / 200**2).min() > 0.64  # aspect 3:4 at the full area, cut
+    assert abs(float((wide > tall).double().mean()) - 0.5) < 0.05
+    room = (200 - wide)[free]
+    assert abs(float((left[free] / room.clamp(min=1)).mean()) - 0.5) < 0.05  # anywhere, edges included
+    assert (left == 0).any()
+    assert (left[free] + wide[free] == 200).any()
+    assert not torch.equal(top, left)
+
+
+def test_shot_boxes_are_seven_eighths_anywhere_and_in_the_centre():
+    items = torch.empty(2000, 256, 256, 3, dtype=torch.uint8)
+    boxes = _weak_boxes(items, how(profile="shot"), rng())
+    assert boxes[:, 2:].unique().tolist() == [224]
+    assert (int(boxes[:, :2].min()), int(boxes[:, :2].max())) == (0, 32)
+    assert _test_boxes(items, how(profile="shot"))[0].tolist() == [16, 16, 224, 224]
+    assert _test_boxes(items, how())[0].tolist() == [0, 0, 256, 256]
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (40, 24), (16, 50), (7, 9), (1, 1)])
+def test_the_test_view_is_the_whole_picture_at_the_networks_size(height, width):
+    items = smooth(2, height, width)
+    seen = make_view("test", items, how(20), rng())
+    assert (seen.shape, seen.dtype) == ((2, 3, 20, 20), torch.float32)
+    wanted = torch.nn.functional.interpolate(
+        items.permute(0, 3, 1, 2).float(), size=(20, 20), mode="bilinear", antialias=True
+    )
+    torch.testing.assert_close(seen, wanted, atol=1.0, rtol=0)
+
+
+def test_a_picture_of_the_right_size_is_not_touched():
+    items = noise()
+    assert torch.equal(make_view("test", items, how(), rng()), items.permute(0, 3, 1, 2).float())
+
+
+def test_the_shot_test_view_is_the_centre():
+    items = noise(height=64, width=64)
+    seen = make_view("test", items, how(56, "shot"), rng())
+    assert torch.equal(seen, items[:, 4:60, 4:60].permute(0, 3, 1, 2).float())
+
+
+def test_the_test_view_draws_nothing():
+    generator = rng()
+    before = generator.get_state()
+    make_view("test", noise(), how(flip=True), generator)
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_normalisation_is_exact():
+    items = torch.arange(256, dtype=torch.uint8).view(1, 16, 16, 1).expand(2, 16, 16, 3)
+    real = Preprocessing(size=16, flip=False)
+    seen = make_view("test", items, real, rng())
+    pixels = items.permute(0, 3, 1, 2).double() / 255
+    mean, std = (torch.tensor(v, dtype=torch.float64).view(3, 1, 1) for v in (real.mean, real.std))
+    torch.testing.assert_close(seen.double(), (pixels - mean) / std, rtol=0, atol=1e-6)
+
+
+def test_crop_cuts_the_box_of_each_picture():
+    items = noise(3, 20, 30)
+    boxes = torch.tensor([[0, 0, 8, 8], [12, 22, 8, 8], [3, 5, 8, 8]])
+    got = crop(items, boxes, 8)
+    for picture, item, (top, left, tall, wide) in zip(got, items, boxes.tolist(), strict=True):
+        assert torch.equal(picture, item[top : top + tall, left : left + wide].permute(2, 0, 1))
+
+
+@pytest.mark.parametrize("size", [32, 48, 90])
+def test_both_ways_of_cropping_see_the_same(size):
+    items = smooth(6, 60, 48)
+    boxes = torch.tensor(
+        [[0, 0, 60, 48], [3, 5, 50, 40], [10, 0, 50, 48], [0, 8, 45, 40], [5, 5, 32, 32], [20, 3, 40, 45]]
+    )
+    on_cpu, on_device = crop(items, boxes, size), _crop_on_device(items.permute(0, 3, 1, 2), boxes, size)
+    assert on_device.shape == on_cpu.shape
+    difference = (on_cpu.float() - on_device).abs()
+    assert difference.max() < 6
+    assert difference.mean() < 1
+
+
+def test_the_pictures_stay_as_they_were():
+    items = noise()
+    before = items.clone()
+    for view in ("weak", "strong", "test"):
+        make_view(view, items, how(flip=True), rng())
+    assert torch.equal(items, before)
+
+
+def flipped_share(flip):
+    """A picture that is dark on the left, at a size at which shot's box decides nothing."""
+    ramp = torch.linspace(0, 255, 64).round().to(torch.uint8).view(1, 1, 64, 1).expand(400, 64, 64, 3)
+    seen = make_view("weak", ramp, how(56, "shot", flip), rng())
+    return float((seen[:, 0, 0, 0] > seen[:, 0, 0, -1]).float().mean())
+
+
+def test_half_of_the_pictures_are_mirrored_only_if_allowed():
+    assert flipped_share(False) == 0
+    assert 0.4 < flipped_share(True) < 0.6
+
+
+@pytest.mark.parametrize("view", ["weak", "strong"])
+def test_random_views_follow_their_generator_and_leave_all_global_ones_alone(view):
+    items, settings = noise(8), how(flip=True)
+    torch.manual_seed(1)
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    first = make_view(view, items, settings, rng(5))
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert np.random.get_state()[1].tolist() == states[2]  # noqa: NPY002
+    torch.manual_seed(2)
+    random.seed(3)
+    assert torch.equal(make_view(view, items, settings, rng(5)), first)
+    assert not torch.equal(make_view(view, items, settings, rng(6)), first)
+
+
+def test_one_generator_gives_different_views_one_after_another():
+    generator, items = rng(), noise(8)
+    weak, again = (make_view("weak", items, how(), generator) for _ in range(2))
+    assert not torch.equal(weak, again)
+
+
+def test_strong_views_differ_from_weak_ones_and_stay_within_the_range_of_pixels():
+    items, differing = smooth(4, 32, 32), 0
+    for seed in range(12):
+        weak, strong = (make_view(view, items, how(), rng(seed)) for view in ("weak", "strong"))
+        assert strong.shape == weak.shape
+        assert strong.min() >= 0
+        assert strong.max() <= 255.001
+        differing += not torch.allclose(weak, strong, atol=1)
+    assert differing >= 6
+
+
+@pytest.mark.parametrize("view", ["weak", "strong", "test"])
+@pytest.mark.parametrize(("height", "width"), [(33, 47), (9, 8), (64, 16)])
+def test_odd_sizes_and_a_batch_of_one(view, height, width):
+    for count in (1, 3):
+        seen = make_view(view, noise(count, height, width), how(24, flip=True), rng())
+        assert (seen.shape, seen.dtype) == ((count, 3, 24, 24), torch.float32)
+        assert seen.isfinite().all()
+
+
+def test_a_weak_view_shows_the_whole_box_and_no_more():
+    """Every weak view of a ramp is a ramp again, and covers between 7/10 and all of it."""
+    ramp = torch.linspace(0, 255, 100).round().to(torch.uint8).view(1, 1, 100, 1).expand(50, 100, 100, 3)
+    seen = make_view("weak", ramp, how(50), rng())
+    assert (seen[..., 1:] >= seen[..., :-1]).all()
+    covered = (seen[:, 0, 0, -1] - seen[:, 0, 0, 0]) / 255
+    assert 0.7 < covered.min() < 0.85
+    assert 0.97 < covered.max() <= 1
+
+
+@pytest.mark.parametrize("view", ["weak", "strong", "test"])
+def test_features_pass_as_they_are(view):
+    features = torch.rand(5, 12)
+    assert make_view(view, features, FEATURE_VECTORS, rng()) is features
+
+
+def test_an_unknown_view_is_refused():
+    with pytest.raises(ValueError, match="unknown view 'mild'"):
+        make_view("mild", noise(), how(), rng())

@@ -1,0 +1,156 @@
+"""The merge of weights and statistics by hand, and BatchNorm under the batch's own statistics."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from cosda.models.network import batch_norms, same_weights, statistics, weights
+from cosda.parts.dual_speed import DualSpeed, batch_statistics
+from tiny import tiny_network
+
+
+def pictures(seed=0, count=6):
+    return torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def disturb(network, seed=1):
+    """Other weights, other statistics, another count of batches."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for tensor in [*network.parameters(), *statistics(network)]:
+            tensor.copy_(torch.rand(tensor.shape, generator=generator) + 0.1)
+        for norm in batch_norms(network):
+            norm.num_batches_tracked.fill_(77)
+
+
+def disturbed_pair(kind="batch_norm"):
+    pair = DualSpeed(tiny_network(kind))
+    disturb(pair.student)
+    return pair
+
+
+def copies(tensors):
+    return [t.clone() for t in tensors]
+
+
+def assert_same(got, wanted):
+    assert len(got) == len(wanted)
+    assert all(torch.equal(g, w) for g, w in zip(got, wanted, strict=True))
+
+
+def test_teacher_starts_equal_and_apart_without_gradients_in_eval_mode():
+    student = tiny_network().train()
+    pair = DualSpeed(student)
+    assert pair.student is student
+    assert same_weights(pair.teacher, student)
+    assert not {t.data_ptr() for t in weights(pair.teacher)} & {t.data_ptr() for t in weights(student)}
+    assert not any(p.requires_grad for p in pair.teacher.parameters())
+    assert all(p.requires_grad for p in student.parameters())
+    assert student.training
+    assert not any(m.training for m in pair.teacher.modules())
+
+
+@pytest.mark.parametrize("kind", ["batch_norm", "plain"])
+def test_a_meeting_averages_weights_and_statistics_each_with_its_momentum(kind):
+    pair = disturbed_pair(kind)
+    slow, fast = copies(weights(pair.teacher)), copies(weights(pair.student))
+    slow_statistics, fast_statistics = copies(statistics(pair.teacher)), copies(statistics(pair.student))
+    pair.meet(0.9, 0.7)
+    for got, s, f in zip(weights(pair.teacher), slow, fast, strict=True):
+        torch.testing.assert_close(got, 0.9 * s + 0.1 * f)
+    for got, s, f in zip(statistics(pair.teacher), slow_statistics, fast_statistics, strict=True):
+        torch.testing.assert_close(got, 0.7 * s + 0.3 * f)
+    assert len(slow_statistics) == (4 if kind == "batch_norm" else 0)
+    assert_same(weights(pair.student), fast)
+    assert_same(statistics(pair.student), fast_statistics)
+
+
+def test_one_number_by_hand():
+    pair = DualSpeed(tiny_network())
+    norms = [next(batch_norms(network)) for network in (pair.teacher, pair.student)]
+    for norm, (mean, variance) in zip(norms, [(2.0, 1.0), (6.0, 5.0)], strict=True):
+        norm.running_mean.fill_(mean)
+        norm.running_var.fill_(variance)
+    pair.meet(1.0, 0.75, mixture=True)
+    assert norms[0].running_mean.tolist() == pytest.approx([3.0] * 8)
+    assert norms[0].running_var.tolist() == pytest.approx([0.75 + 1.25 + 0.75 * 0.25 * 16] * 8)
+
+
+@pytest.mark.parametrize("mixture", [False, True])
+def test_momentum_1_keeps_the_teacher_and_0_takes_the_student_to_the_last_bit(mixture):
+    pair = disturbed_pair()
+    tensors = weights(pair.teacher) + statistics(pair.teacher)
+    before = copies(tensors)
+    pair.meet(1.0, 1.0, mixture)
+    assert_same(tensors, before)
+    pair.meet(0.0, 0.0, mixture)
+    assert_same(tensors, weights(pair.student) + statistics(pair.student))
+
+
+def test_the_mixture_has_the_variance_of_both_samples_together():
+    pair = DualSpeed(nn.BatchNorm1d(3))
+    first, second = torch.randn(300, 3, dtype=torch.float64), 2 + 3 * torch.randn(100, 3, dtype=torch.float64)
+    for norm, sample in ((pair.teacher, first), (pair.student, second)):
+        norm.double()
+        norm.running_mean.copy_(sample.mean(0))
+        norm.running_var.copy_(sample.var(0, correction=0))
+    pair.meet(0.5, 0.75, mixture=True)
+    together = torch.cat([first, second])
+    torch.testing.assert_close(pair.teacher.running_mean, together.mean(0))
+    torch.testing.assert_close(pair.teacher.running_var, together.var(0, correction=0))
+
+
+def test_counters_are_not_averaged():
+    pair = disturbed_pair()
+    pair.meet(0.5, 0.5)
+    assert {int(norm.num_batches_tracked) for norm in batch_norms(pair.teacher)} == {0}
+    assert {int(norm.num_batches_tracked) for norm in batch_norms(pair.student)} == {77}
+
+
+def test_a_restart_copies_weights_and_keeps_the_students_statistics():
+    pair = disturbed_pair()
+    own, teacher = copies(statistics(pair.student)), copies(weights(pair.teacher))
+    pair.restart()
+    assert_same(weights(pair.student), teacher)
+    assert_same(statistics(pair.student), own)
+    assert all(p.requires_grad for p in pair.student.parameters())
+    with torch.no_grad():
+        next(pair.student.parameters()).add_(1)
+    assert_same(weights(pair.teacher), teacher)  # copied, not shared
+
+
+def test_batch_statistics_gives_the_output_of_train_mode_and_leaves_the_buffers():
+    network, twin = tiny_network().eval(), tiny_network().train()
+    disturb(network)
+    disturb(twin)
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    with batch_statistics(network):
+        inside = network(pictures()).logits
+    torch.testing.assert_close(inside, twin(pictures()).logits, rtol=0, atol=0)
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
+    assert not torch.allclose(inside, network(pictures()).logits)
+    # And the layers keep statistics again afterwards.
+    network.train()(pictures())
+    assert not torch.equal(statistics(network)[0], before["encoder.1.running_mean"])
+
+
+def test_modes_come_back_even_after_an_error():
+    network = tiny_network().eval()
+    norms = list(batch_norms(network))
+    norms[0].train()
+    with batch_statistics(network):
+        assert all(norm.training and not norm.track_running_stats for norm in norms)
+        assert not network.classifier.training
+    with pytest.raises(RuntimeError, match="boom"), batch_statistics(network):
+        raise RuntimeError("boom")
+    assert [norm.training for norm in norms] == [True, False]
+    assert all(norm.track_running_stats for norm in norms)
+
+
+def test_a_network_without_batch_norm_has_nothing_to_switch():
+    network = tiny_network("plain").eval()
+    with batch_statistics(network):
+        inside = network(pictures()).logits
+    assert torch.equal(inside, network(pictures()).logits)

@@ -1,0 +1,206 @@
+"""Runs from end to end on made-up pictures: what is recorded, what is never done twice, what labels cannot change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import tiny_benchmark
+
+from cosda.data.domain import Benchmark
+from cosda.errors import CosdaError
+from cosda.models.artifact import load
+from cosda.models.network import same_weights
+from cosda.records import Run, find_runs
+from cosda.run.api import make_plan, run_chain
+from cosda.run.chain import carried_path
+from cosda.run.prepare import Machine
+from cosda.run.watch import Watcher
+
+QUICK = ("epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8", "network.bottleneck=8", "data.flip=false",
+         "network.encoder=small", "data.size=16")  # fmt: skip
+
+
+def quick(benchmark: Benchmark, out: Path, method: str = "cosda", changes: tuple[str, ...] = (), **options: object) -> Run:
+    return run_chain(benchmark, method, changes=(*QUICK, *changes), out=out, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return quick(tiny_benchmark(), tmp_path_factory.mktemp("runs"))
+
+
+def test_every_stage_is_measured_on_every_domain(finished: Run) -> None:
+    matrix = finished.matrix()
+    assert matrix is not None
+    assert len(matrix) == 3
+    cells = {(r["stage"], r["domain"]) for r in finished.of("accuracy", epoch=None)}
+    assert cells == {(s, d) for s in range(3) for d in ("one", "two", "three")}
+
+
+def test_losses_rates_and_target_accuracy_of_every_epoch_are_recorded(finished: Run) -> None:
+    losses = list(finished.of("loss"))
+    assert [(r["stage"], r["epoch"]) for r in losses] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert all(set(r["terms"]) == {"consistency", "information"} for r in losses)
+    assert all(set(r["rates"]) == {"encoder", "bottleneck", "classifier"} for r in losses)
+    assert losses[1]["rates"]["encoder"] < losses[0]["rates"]["encoder"]
+    assert losses[2]["rates"] == losses[0]["rates"], "schedules start anew with each target"
+    curve = [(r["stage"], r["epoch"], r["domain"]) for r in finished.of("accuracy") if r["epoch"] is not None]
+    assert curve == [(1, 0, "two"), (1, 1, "two"), (2, 0, "three"), (2, 1, "three")]
+
+
+def test_the_carried_model_is_that_of_the_last_epoch(finished: Run) -> None:
+    for stage, domain in ((1, "two"), (2, "three")):
+        last = next(finished.of("accuracy", stage=stage, epoch=1, domain=domain))
+        carried = next(finished.of("accuracy", stage=stage, epoch=None, domain=domain))
+        assert last["correct"] == carried["correct"]
+    assert finished.done == {"select": "last", "stages": 2}
+
+
+def test_models_are_saved_with_their_lineage(finished: Run) -> None:
+    model = load(carried_path(finished))
+    assert [(step["step"], step["domain"]) for step in model.lineage] == [
+        ("source", "one"), ("adapt", "two"), ("adapt", "three"),
+    ]  # fmt: skip
+    assert model.classes == ("a", "b", "c")
+    assert model.lineage[1]["settings"]["temperature"] == 0.07
+    assert not (finished.path / "checkpoint").exists()
+
+
+def test_a_finished_run_is_not_run_again(finished: Run) -> None:
+    before = {p: p.stat().st_mtime_ns for p in finished.path.rglob("*") if p.is_file()}
+    notes: list[str] = []
+
+    class Listener(Watcher):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+        def begin(self, task: str, steps: int, unit: str = "steps") -> None:
+            raise AssertionError(f"{task} was begun")
+
+    again = quick(tiny_benchmark(), finished.path.parent, watcher=Listener())
+    assert again.path == finished.path
+    assert {p: p.stat().st_mtime_ns for p in finished.path.rglob("*") if p.is_file()} == before
+    assert "finished" in notes[0]
+
+
+def test_the_source_model_is_trained_once_and_shared(finished: Run, tmp_path: Path) -> None:
+    out = finished.path.parent
+    quick(tiny_benchmark(), out, "source")
+    quick(tiny_benchmark(), out, "bn")
+    assert len([p for p in (out / "sources").iterdir() if p.is_dir()]) == 1
+    assert {run.label for run in find_runs([out])} == {"cosda", "source", "bn"}
+    for run in find_runs([out]):
+        assert same_weights(load(run.path / "models/stage-0").network, load(carried_path(finished, 0)).network)
+
+
+def test_source_changes_nothing_and_bn_changes_statistics_alone(finished: Run) -> None:
+    out = finished.path.parent
+    run = quick(tiny_benchmark(), out, "source")
+    assert same_weights(load(carried_path(run, 0)).network, load(carried_path(run)).network)
+    run = quick(tiny_benchmark(), out, "bn")
+    first, last = load(carried_path(run, 0)).network, load(carried_path(run)).network
+    assert not same_weights(first, last)
+    for (name, a), (_, b) in zip(first.named_parameters(), last.named_parameters()):
+        assert bool((a == b).all()), name
+
+
+@pytest.mark.parametrize("labels", ["shuffled", "removed"])
+def test_adaptation_does_not_see_the_targets_labels(finished: Run, tmp_path: Path, labels: str) -> None:
+    """The same bits of weights and losses with the targets' labels shuffled or gone."""
+    honest = tiny_benchmark()
+    changed = {}
+    for name, domain in honest.domains.items():
+        if name != "one":
+            domain = domain.with_labels_shuffled(7) if labels == "shuffled" else domain.without_labels()
+        changed[name] = domain
+    assert labels == "removed" or not np.array_equal(changed["two"].labels, honest["two"].labels)
+    run = quick(replace(honest, domains=changed), tmp_path)
+    assert run.path.name != finished.path.name, "other labels are other data"
+    for stage in range(3):
+        assert same_weights(load(carried_path(run, stage)).network, load(carried_path(finished, stage)).network)
+    assert list(run.of("loss")) == list(finished.of("loss"))
+    measured = {r["domain"] for r in run.of("accuracy")}
+    assert measured == ({"one", "two", "three"} if labels == "shuffled" else {"one"})
+
+
+def test_any_order_and_a_single_target(tmp_path: Path) -> None:
+    run = quick(tiny_benchmark(), tmp_path, domains=["three", "one"])
+    assert run.domains == ["three", "one"]
+    assert len(run.matrix() or ()) == 2
+
+
+def test_settings_of_one_stage(tmp_path: Path) -> None:
+    run = quick(tiny_benchmark(), tmp_path, changes=("stage.three.epochs=1", "stage.three.consistency=0"))
+    terms = [(r["stage"], r["epoch"], r["terms"]["consistency"] == 0) for r in run.of("loss")]
+    assert terms == [(1, 0, False), (1, 1, False), (2, 0, True)]
+
+
+def test_ablation_and_seed_and_settings_name_other_runs(finished: Run) -> None:
+    def name(**options: object) -> str:
+        benchmark = tiny_benchmark()
+        changes = (*QUICK, *options.pop("changes", ()))  # type: ignore[misc]
+        return make_plan(benchmark, "cosda", changes=changes, **options).name  # type: ignore[arg-type]
+
+    assert name() == finished.path.name
+    names = {name(), name(seed=1), name(ablation="no-mi"), name(variant="authors"), name(changes=("temperature=1",))}
+    assert len(names) == 5
+
+
+def test_feature_vectors(tmp_path: Path) -> None:
+    changes = ("epochs=2", "source.epochs=3", "network.bottleneck=8")
+    run = run_chain(tiny_benchmark(features=True), "cosda", changes=changes, out=tmp_path)
+    assert run.matrix() is not None
+    assert run.config["settings"]["network"]["encoder"] == "identity"
+
+
+def test_a_frozen_encoder_trains_the_head_alone_and_saves_the_whole(finished: Run, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    changes = ("network.freeze_encoder=true",)
+    run = quick(tiny_benchmark(), tmp_path, changes=changes, machine=Machine(cache=cache))
+    assert len(list((cache / "features").glob("*.npy"))) == 3
+    first, last = load(carried_path(run, 0)).network, load(carried_path(run)).network
+    assert same_weights(first.encoder, last.encoder)
+    assert not same_weights(first.classifier, last.classifier)
+    assert set(next(run.of("loss"))["rates"]) == {"bottleneck", "classifier"}
+
+
+def test_embeddings_of_first_and_last_stage(finished: Run) -> None:
+    files = [r["file"] for r in finished.of("embedding")]
+    assert files == ["embedding/stage-0.npz", "embedding/stage-2.npz"]
+    with np.load(finished.path / files[0]) as stored:
+        assert set(stored["domain"].tolist()) == {0, 1, 2}
+        assert len(stored["features"]) == len(stored["label"])
+
+
+def test_config_holds_all_that_decides_the_numbers(finished: Run) -> None:
+    config = json.loads((finished.path / "config.json").read_text())
+    assert config["settings"]["method"]["temperature"] == 0.07
+    assert config["origins"]["adapt.epochs"] == "--set epochs=2"
+    assert config["select"] == "last"
+    assert config["label"] == "cosda"
+
+
+def test_impossible_chains(tmp_path: Path) -> None:
+    with pytest.raises(CosdaError, match="Did you mean 'three'"):
+        quick(tiny_benchmark(), tmp_path, domains=["one", "thre"])
+    with pytest.raises(CosdaError, match="at least one target"):
+        quick(tiny_benchmark(), tmp_path, domains=["one"])
+    with pytest.raises(CosdaError, match="named twice"):
+        quick(tiny_benchmark(), tmp_path, domains=["one", "two", "one"])
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_source_without_labels(tmp_path: Path) -> None:
+    benchmark = tiny_benchmark()
+    domains = {**benchmark.domains, "one": benchmark["one"].without_labels()}
+    with pytest.raises(CosdaError, match="has no labels"):
+        quick(replace(benchmark, domains=domains), tmp_path)
+
+
+def test_a_loss_that_is_not_finite_stops_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(CosdaError, match="'(consistency|information)' became"):
+        quick(tiny_benchmark(), tmp_path, changes=("lr=1e30", "lr_end=1e30"))

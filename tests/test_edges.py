@@ -1,0 +1,197 @@
+"""What holds for the package as a whole: which way imports point, its public names, its files."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cosda
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "cosda"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# What each layer may import besides itself. The package's own __init__ holds the lazy public names.
+LAYERS = {
+    "errors": set(),
+    "metrics": set(),
+    "randomness": set(),
+    "types": set(),
+    "settings": {"errors"},
+    "preprocessing": {"errors"},
+    "records": {"errors", "metrics"},
+    "losses": {"types"},
+}
+BASE = {"errors", "settings", "randomness", "preprocessing", "types", "metrics", "records"}
+LAYERS["models"] = {"errors", "preprocessing", "randomness", "settings", "types"}
+LAYERS["data"] = {"errors", "preprocessing", "randomness", "settings", "types"}
+LAYERS["parts"] = {"errors", "randomness", "settings", "types", "losses", "models"}
+LAYERS["methods"] = {"errors", "randomness", "settings", "types", "losses", "models", "parts"}
+LAYERS["run"] = BASE | {"losses", "models", "data", "parts", "methods"}
+LAYERS["report"] = {"errors", "metrics", "records"}
+LAYERS["terminal"] = BASE | {"run", "report"}
+LAYERS["cli"] = set(LAYERS) | {"terminal"}
+LAYERS["__init__"] = set(LAYERS)
+
+
+def layer(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path):
+    """All modules that a file imports, wherever in it, with the line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def layers_imported(path):
+    for name, line in imported(path):
+        words = name.split(".")
+        if words[0] == "cosda":
+            yield (words[1] if len(words) > 1 and words[1] in LAYERS else "__init__"), line
+
+
+def test_every_part_of_the_package_has_its_layer():
+    assert {layer(path) for path in FILES} == set(LAYERS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path):
+    own = layer(path)
+    wrong = [f"line {line}: {other}" for other, line in layers_imported(path) if other not in LAYERS[own] | {own}]
+    assert not wrong, f"{path.relative_to(SOURCE)} ({own}) must not import {wrong}"
+
+
+def test_the_layers_have_no_circle():
+    def below(name, seen=()):
+        assert name not in seen, (*seen, name)
+        return {name}.union(*(below(other, (*seen, name)) for other in LAYERS[name]))
+
+    assert "data" not in below("models")
+    assert "models" not in below("data")
+    assert not below("report") & {"types", "models", "data", "losses", "parts", "methods", "run"}
+    below("__init__")
+
+
+TORCHLESS = ["errors", "settings", "metrics", "records", "preprocessing", "report", "cli"]
+
+
+@pytest.mark.parametrize("name", TORCHLESS)
+def test_some_layers_never_import_torch_themselves(name):
+    for path in FILES:
+        if layer(path) == name:
+            assert not [line for module, line in imported(path) if module.split(".")[0] == "torch"], path
+
+
+def loaded_after(statement):
+    code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import cosda",
+        "import cosda.cli",
+        "import cosda.report, cosda.records, cosda.metrics\nfrom cosda.report import text, html",
+        "import cosda\ncosda.CosdaError\ncosda.Run",
+    ],
+)
+def test_what_is_quick_does_not_load_torch(statement):
+    assert not {"torch", "torchvision", "kornia"} & loaded_after(statement)
+
+
+# --- Public names -----------------------------------------------------------------------------------------------------
+
+PUBLIC = [
+    "METHODS",
+    "Benchmark",
+    "CosdaError",
+    "Domain",
+    "Machine",
+    "Method",
+    "Model",
+    "Result",
+    "Run",
+    "adapt",
+    "evaluate",
+    "load",
+    "load_benchmark",
+    "load_domain",
+    "predict",
+    "run_chain",
+    "train_source",
+    "wrap",
+    "write_report",
+]
+
+
+def test_the_public_names_are_these():
+    """A name that goes or comes is news for users: write it into CHANGELOG.md, then here."""
+    assert cosda.__all__ == PUBLIC
+    assert sorted(PUBLIC, key=lambda name: (not name.isupper(), name)) == PUBLIC  # the order that ruff asks for
+    assert set(PUBLIC) <= set(dir(cosda))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_resolves_to_something_with_a_sentence(name):
+    value = getattr(cosda, name)
+    assert name == "METHODS" or value.__doc__
+
+
+def test_type_checkers_and_programs_find_the_same_names():
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    declared = {}
+    for node in block.body:
+        for alias in node.names:
+            declared[alias.asname or alias.name] = (node.module, alias.name)
+    places = {name: (place.partition(":")[0], place.partition(":")[2] or name) for name, place in cosda._PLACES.items()}
+    assert declared == places
+    assert set(declared) == set(PUBLIC)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'adpat'"):
+        cosda.adpat  # noqa: B018
+
+
+def test_the_version_is_that_of_the_package():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{cosda.__version__}"' in text
+
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+
+def test_no_file_is_a_drawer():
+    names = {path.stem for path in [*FILES, *(ROOT / "tests").rglob("*.py")]}
+    assert not names & {"utils", "util", "misc", "helpers", "helper", "common"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_file_is_longer_than_one_idea(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 320
+
+
+def test_test_files_have_names_of_their_own():
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", list(cosda.METHODS))
+def test_every_method_has_its_file_its_page_and_its_row(name):
+    assert (SOURCE / "methods" / f"{name}.py").is_file()
+    assert (ROOT / "docs" / "methods" / f"{name}.md").is_file()
+    rows = (ROOT / "REPRODUCED.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip(" `") for cell in row.split("|")] for row in rows if row.startswith("|")]
+    assert any(name in row for row in cells)
