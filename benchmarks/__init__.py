@@ -1,1 +1,1 @@
-"""Speed, as ratios that are measured interleaved in one run. `make bench` runs all; `python -m benchmarks step` runs one."""
+"""Speed, as ratios measured interleaved in one run. `make bench` runs all; `python -m benchmarks step` runs one."""

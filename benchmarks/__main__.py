@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-ALL = ("step", "views")
+ALL = ("step", "views", "memory")
 RESULTS = Path("out") / "benchmarks"
 
 

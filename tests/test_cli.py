@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tiny import tiny_benchmark
 
 from cosda import cli
+from tiny import tiny_benchmark
 
 README = Path(__file__).parents[1] / "README.md"
 QUICK = ["--epochs", "1", "--size", "16", "--encoder", "small", "--set", "source.epochs=2", "--set", "bottleneck=8"]
@@ -30,7 +30,7 @@ class Answer:
 
 
 @pytest.fixture
-def cosda(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # noqa: ANN201
+def cosda(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     def call(*words: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["cosda", *map(str, words)])
         capsys.readouterr()
@@ -192,7 +192,9 @@ def test_bad_input_gets_a_clear_error_and_leaves_nothing(
     assert answer.code == 2
     assert said in answer.err
     assert "Traceback" not in answer.err
-    left = [path for path in tmp_path.rglob("*") if path.is_file() and path.name not in ("config.json", "environment.json")]
+    left = [
+        path for path in tmp_path.rglob("*") if path.is_file() and path.name not in ("config.json", "environment.json")
+    ]
     assert [path for path in left if path.suffix != ".lock"] == []
 
 
@@ -212,6 +214,12 @@ def test_every_command_has_help_with_an_example(cosda) -> None:
         answer = cosda(name, "--help")
         assert answer.code == 0
         assert f"cosda {name}" in re.sub(r"\s+", " ", answer.out.replace("Usage: cosda", "")), name
+
+
+def test_version(cosda) -> None:
+    import cosda as package
+
+    assert cosda("--version").out == f"cosda {package.__version__}\n"
 
 
 def test_help_is_quick_and_imports_no_torch() -> None:

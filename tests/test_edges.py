@@ -55,7 +55,7 @@ def imported(path):
 def layers_imported(path):
     for name, line in imported(path):
         words = name.split(".")
-        if words[0] == "cosda":
+        if words[0] == "cosda" and words[1:] != ["__version__"]:  # the version belongs to no layer
             yield (words[1] if len(words) > 1 and words[1] in LAYERS else "__init__"), line
 
 

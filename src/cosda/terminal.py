@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cosda.report.tables import Cell
     from cosda.run.api import Evaluation
 
+MAIN_NUMBERS = ("average", "adaptation", "source_drop", "bwt")  # of the many that a report shows
+
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """A table with a column for each key."""
@@ -52,15 +54,17 @@ def print_run(run: Run) -> None:
 
 
 def print_tables(runs: Sequence[Run]) -> None:
-    """One line per method: mean and spread over seeds of the numbers that a report shows."""
+    """One line per method: mean and spread over seeds of the main numbers, and of the accuracy on each domain."""
     from cosda.report.tables import build
 
     for section in build(runs).sections:
-        table = Table(title=f"{section.title} (%, rule '{section.select}')", box=SIMPLE_HEAD, pad_edge=False)
-        for name in ("method", *(column.title for column in section.columns)):
-            table.add_column(name, overflow="fold")
+        shown = [n for n, column in enumerate(section.columns) if column.measure in ("final", *MAIN_NUMBERS)]
+        title = f"{section.title}: %, after the last stage, epoch chosen by rule '{section.select}'"
+        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+        for name in ("method", *(section.columns[n].title for n in shown)):
+            table.add_column(name)
         for row in section.rows:
-            table.add_row(Text(row.name), *map(_cell, row.cells))
+            table.add_row(Text(row.name), *(_cell(row.cells[n]) for n in shown))
         _console().print(table)
 
 

@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from tiny import CPU, tiny_loader, tiny_network
 
 from cosda.methods import METHODS, Method
 from cosda.methods.base import Progress
@@ -16,6 +15,7 @@ from cosda.run.adapt import Training
 from cosda.run.config import Optimisation
 from cosda.run.evaluate import evaluating
 from cosda.types import Batch
+from tiny import CPU, tiny_loader, tiny_network
 
 KINDS = ("batch_norm", "plain", "features")
 

@@ -7,7 +7,6 @@ import math
 
 import pytest
 import torch
-from tiny import tiny_loader, tiny_network
 from torch import Tensor
 
 from cosda.methods.base import Progress
@@ -19,6 +18,7 @@ from cosda.randomness import stream
 from cosda.run.adapt import Training
 from cosda.run.config import Optimisation
 from cosda.types import Batch
+from tiny import tiny_loader, tiny_network
 
 
 def ready(method: CoSDA, kind: str = "batch_norm", epoch: int = 0, epochs: int = 4) -> tuple[CoSDA, Batch]:
@@ -52,14 +52,16 @@ def test_step_equals_algorithm_1_written_as_loops(fold: bool) -> None:
     share, partner = draw_mixing(len(batch), 2.0, fold, stream(0, "epoch"), torch.device("cpu"))
     partner = partner.tolist()
     labels = [slow_softmax([z / 0.5 for z in row]) for row in batch_outputs(method.pair.teacher, batch.images)]
-    mixed_images = torch.stack([share * x + (1 - share) * batch.images[j] for x, j in zip(batch.images, partner)])
+    mixed_images = torch.stack(
+        [share * x + (1 - share) * batch.images[j] for x, j in zip(batch.images, partner, strict=True)]
+    )
     predicted = [slow_softmax(row) for row in batch_outputs(method.student, mixed_images)]
 
     size, classes = len(labels), len(labels[0])
     consistency = 0.0
     for i in range(size):
-        mixed = [share * a + (1 - share) * b for a, b in zip(labels[i], labels[partner[i]])]
-        consistency -= sum(q * math.log(p) for q, p in zip(mixed, predicted[i])) / size
+        mixed = [share * a + (1 - share) * b for a, b in zip(labels[i], labels[partner[i]], strict=True)]
+        consistency -= sum(q * math.log(p) for q, p in zip(mixed, predicted[i], strict=True)) / size
     mean = [sum(row[c] for row in predicted) / size for c in range(classes)]
     kl = sum(sum(p * (math.log(p) - math.log(mean[c] + 1e-5)) for c, p in enumerate(row)) for row in predicted) / size
 
@@ -152,7 +154,9 @@ def test_meeting_merges_weights_and_statistics_by_hand() -> None:
     teacher, student = dict(method.pair.teacher.named_parameters()), dict(work.student.named_parameters())
     for name, old in incoming.named_parameters():
         torch.testing.assert_close(teacher[name], 0.9 * old + 0.1 * student[name])
-    for merged, old, new in zip(statistics(method.pair.teacher), statistics(incoming), statistics(work.student)):
+    for merged, old, new in zip(
+        statistics(method.pair.teacher), statistics(incoming), statistics(work.student), strict=True
+    ):
         torch.testing.assert_close(merged, 0.6 * old + 0.4 * new)
         assert not torch.equal(old, new)
 
@@ -170,9 +174,9 @@ def test_the_student_goes_on_in_algorithm_1_and_restarts_in_the_authors_code() -
         work = job(method, epochs=1)
         work.run(lambda facts: None)
         student, teacher = work.student, method.pair.teacher
-        equal = all(torch.equal(a, b) for a, b in zip(student.parameters(), teacher.parameters()))
+        equal = all(torch.equal(a, b) for a, b in zip(student.parameters(), teacher.parameters(), strict=True))
         assert equal == restart
-        assert not all(torch.equal(a, b) for a, b in zip(statistics(student), statistics(teacher)))
+        assert not all(torch.equal(a, b) for a, b in zip(statistics(student), statistics(teacher), strict=True))
 
 
 def test_the_teacher_moves_only_at_the_meeting() -> None:
@@ -202,7 +206,9 @@ def test_without_a_teacher_the_student_labels_its_own_pictures() -> None:
     work.run(lambda facts: None)
     ours, theirs = dict(work.student.named_parameters()), dict(method.pair.teacher.named_parameters())
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert all(torch.equal(a, b) for a, b in zip(statistics(work.student), statistics(method.pair.teacher)))
+    assert all(
+        torch.equal(a, b) for a, b in zip(statistics(work.student), statistics(method.pair.teacher), strict=True)
+    )
 
 
 def test_the_teacher_labels_with_batch_or_with_global_statistics() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import tiny_benchmark
 
 from cosda.data.domain import Benchmark
 from cosda.errors import CosdaError
@@ -19,12 +18,17 @@ from cosda.run.api import make_plan, run_chain
 from cosda.run.chain import carried_path
 from cosda.run.prepare import Machine
 from cosda.run.watch import Watcher
+from tiny import tiny_benchmark
 
-QUICK = ("epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8", "network.bottleneck=8", "data.flip=false",
-         "network.encoder=small", "data.size=16")  # fmt: skip
+QUICK = (
+    *("epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8"),
+    *("network.encoder=small", "network.bottleneck=8", "data.size=16", "data.flip=false"),
+)
 
 
-def quick(benchmark: Benchmark, out: Path, method: str = "cosda", changes: tuple[str, ...] = (), **options: object) -> Run:
+def quick(
+    benchmark: Benchmark, out: Path, method: str = "cosda", changes: tuple[str, ...] = (), **options: object
+) -> Run:
     return run_chain(benchmark, method, changes=(*QUICK, *changes), out=out, **options)  # type: ignore[arg-type]
 
 
@@ -104,7 +108,7 @@ def test_source_changes_nothing_and_bn_changes_statistics_alone(finished: Run) -
     run = quick(tiny_benchmark(), out, "bn")
     first, last = load(carried_path(run, 0)).network, load(carried_path(run)).network
     assert not same_weights(first, last)
-    for (name, a), (_, b) in zip(first.named_parameters(), last.named_parameters()):
+    for (name, a), (_, b) in zip(first.named_parameters(), last.named_parameters(), strict=True):
         assert bool((a == b).all()), name
 
 
@@ -202,5 +206,5 @@ def test_a_source_without_labels(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_stops_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(CosdaError, match="'(consistency|information)' became"):
+    with pytest.raises(CosdaError, match=r"'(consistency|information)' became"):
         quick(tiny_benchmark(), tmp_path, changes=("lr=1e30", "lr_end=1e30"))

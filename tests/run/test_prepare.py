@@ -11,6 +11,7 @@ from PIL import Image
 from torch import nn
 
 from cosda.data.domain import Domain, Files
+from cosda.data.pack import content_key
 from cosda.data.views import make_view
 from cosda.errors import CosdaError
 from cosda.run.prepare import Machine, featurise, fingerprint, readable, weights_key
@@ -44,7 +45,7 @@ class Listening(Watcher):
 
 
 def features_of(domain, encoder, tmp_path, how=SEEN, watcher=None):
-    return featurise(domain, encoder, how, CPU, Machine(cache=tmp_path), watcher or Watcher())
+    return featurise(domain, content_key(domain), encoder, how, CPU, Machine(cache=tmp_path), watcher or Watcher())
 
 
 # --- featurise --------------------------------------------------------------------------------------------------------

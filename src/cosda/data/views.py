@@ -106,8 +106,9 @@ def _auto_augment(pictures: Tensor, seed: int) -> Tensor:
 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        augmented: Tensor = AutoAugment("imagenet")(pictures.float() / 255)
-        return augmented.clamp(0, 1) * 255
+        augment, scaled = AutoAugment("imagenet"), pictures.float() / 255
+        # One call draws one policy, so each picture gets a call of its own.
+        return torch.cat([augment(picture[None]) for picture in scaled]).clamp(0, 1) * 255
 
 
 def _normalise(pictures: Tensor, how: Preprocessing) -> Tensor:

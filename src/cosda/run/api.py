@@ -98,7 +98,7 @@ def adapt(
         domain = replace(domain, name="target")
     plan = resolve(
         benchmark="own",
-        fingerprint=fingerprint([domain]),
+        fingerprint=fingerprint([domain], machine.cache if machine else None),
         protocol="transductive",
         headline="top1",
         domains=("source", domain.name),
@@ -138,7 +138,8 @@ def run_chain(
     """Run a chain of domains of a benchmark: source model, then each target; everything measured and recorded."""
     benchmark = data if isinstance(data, Benchmark) else load_benchmark(data)
     start = model if isinstance(model, Model) or model is None else load(model)
-    plan = make_plan(benchmark, method, domains, start, changes, variant, ablation, seed)
+    cache = machine.cache if machine else None
+    plan = make_plan(benchmark, method, domains, start, changes, variant, ablation, seed, cache)
     chosen = {name: benchmark[name] for name in plan.domains}
     return execute(plan, chosen, Path(out), machine, watcher, start)
 
@@ -152,6 +153,7 @@ def make_plan(
     variant: str | None = None,
     ablation: str | None = None,
     seed: int = 0,
+    cache: Path | None = None,
 ) -> Plan:
     """Resolve all settings of a chain; the first domain is the source, and the default is all in order."""
     chain = benchmark.ordered(tuple(domains) if domains else tuple(benchmark.domains))
@@ -167,8 +169,8 @@ def make_plan(
         )
     return resolve(
         benchmark=benchmark.name,
-        fingerprint=fingerprint(list(chain)),
-        source_fingerprint=fingerprint([chain[0]]),
+        fingerprint=fingerprint(list(chain), cache),
+        source_fingerprint=fingerprint([chain[0]], cache),
         protocol=benchmark.protocol,
         headline=benchmark.headline,
         domains=tuple(domain.name for domain in chain),
@@ -197,10 +199,11 @@ def train_source(
     benchmark = data if isinstance(data, Benchmark) else load_benchmark(data)
     machine, watcher = machine or Machine(), watcher or Watcher()
     chosen = benchmark[domain]
+    pictures = fingerprint([chosen], machine.cache)
     plan = resolve(
         benchmark=benchmark.name,
-        fingerprint=fingerprint([chosen]),
-        source_fingerprint=fingerprint([chosen]),
+        fingerprint=pictures,
+        source_fingerprint=pictures,
         protocol=benchmark.protocol,
         headline=benchmark.headline,
         domains=(domain,),

@@ -115,8 +115,10 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The name of the run folder."""
-        words = [self.benchmark, self.method, self.ablation, f"s{self.seed}", digest(self.as_json())]
+        """The name of the run folder; where a value came from does not matter for it."""
+        facts = self.as_json()
+        del facts["origins"]
+        words = [self.benchmark, self.method, self.ablation, f"s{self.seed}", digest(facts)]
         return "-".join(word for word in words if word)
 
     def section(self, name: str, target: str | None = None) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 import torch
 from filelock import FileLock
 from torch import nn
@@ -22,6 +23,7 @@ from cosda.preprocessing import Preprocessing
 from cosda.records import digest
 from cosda.run.config import Plan
 from cosda.run.evaluate import evaluating
+from cosda.run.memory import keep_freed_memory
 from cosda.run.watch import Watcher
 
 MARGIN = 8 / 7  # pictures are stored at 256 pixels for a network that sees 224
@@ -37,9 +39,12 @@ class Machine:
     cache: Path | None = None
     pack: bool = True
     strict: bool = False
+    keep_memory: bool = True  # of the whole process; see run/memory.py
 
     def open(self) -> torch.device:
-        """Set the number of threads and return the device."""
+        """Set the number of threads and how memory is kept, and return the device."""
+        if self.keep_memory:
+            keep_freed_memory()
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         name = self.device
@@ -60,7 +65,9 @@ def prepare(
     if not plan.settings["network"]["freeze_encoder"] or packed.domain.kind == "features":
         return packed
     encoder = place(model.network.encoder, device)
-    featured = featurise(packed.domain, encoder, model.preprocessing, device, machine, watcher)
+    # The key of the files, which is remembered, and not of their pixels, which would be read for it each time.
+    key = content_key(domain, machine.cache)
+    featured = featurise(packed.domain, key, encoder, model.preprocessing, device, machine, watcher)
     return Packed(featured, packed.skipped)
 
 
@@ -100,9 +107,9 @@ class _Progress:
         self.done = 0
 
 
-def fingerprint(domains: list[Domain]) -> str:
+def fingerprint(domains: list[Domain], cache: Path | None = None) -> str:
     """Names pictures, labels and splits of a chain, so that other data never continue an old run."""
-    return digest([[d.name, content_key(d), _list(d.labels), _list(d.train), _list(d.test)] for d in domains])
+    return digest([[d.name, content_key(d, cache), _list(d.labels), _list(d.train), _list(d.test)] for d in domains])
 
 
 def _list(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None) -> list[int] | None:
@@ -111,15 +118,19 @@ def _list(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None) -> lis
 
 def featurise(
     domain: Domain,
+    content: str,
     encoder: nn.Module,
     how: Preprocessing,
     device: torch.device,
     machine: Machine,
     watcher: Watcher,
 ) -> Domain:
-    """The domain with each picture replaced by the encoder's features of its test view, computed once and cached."""
+    """The domain with each picture replaced by the encoder's features of its test view, computed once and cached.
+
+    ``content`` names the pictures.
+    """
     assert not isinstance(domain.items, Files)
-    key = digest([content_key(domain), weights_key(encoder), repr(how)])
+    key = digest([content, weights_key(encoder), repr(how)])
     path = (machine.cache or default_cache()) / "features" / f"{key}.npy"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
@@ -141,8 +152,5 @@ def featurise(
 
 def weights_key(module: nn.Module) -> str:
     """Names the bits of a network."""
-    state = hashlib.blake2b(digest_size=16)
-    for key, value in module.state_dict().items():
-        state.update(key.encode())
-        state.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return state.hexdigest()
+    state = {key: value.detach().cpu().clone().contiguous() for key, value in module.state_dict().items()}
+    return hashlib.blake2b(safetensors.torch.save(state), digest_size=16).hexdigest()

@@ -1,0 +1,198 @@
+"""Commands that train: demo, source, run, adapt. Parsing and printing; no logic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cosda.cli.app import app, open_machine, print_json, setting_changes, watcher
+from cosda.cli.options import (
+    Ablate,
+    AsJson,
+    Batch,
+    Cache,
+    Data,
+    Device,
+    Encoder,
+    Epochs,
+    Freeze,
+    Method,
+    ModelFolder,
+    NoPack,
+    Out,
+    Pictures,
+    Quiet,
+    Seed,
+    Sets,
+    Size,
+    Strict,
+    Threads,
+    Variant,
+    Weights,
+)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("demo"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 3,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """See it work on the embedded benchmark, in minutes.
+
+    Trains source models, runs two yardsticks, CoSDA and CoSDA without dual speed along a chain of four domains, prints
+    the table and writes the report.
+
+    Example:  cosda demo --seeds 1
+    """
+    from cosda import terminal
+    from cosda.report import write_report
+    from cosda.run.demo import run_demo
+
+    machine = open_machine("cpu", threads, None, False, False)
+    runs = run_demo(out, seeds, machine, watcher(quiet))
+    terminal.print_tables(runs)
+    write_report(runs, out / "report.html", "html")
+    print(f"report written to {out / 'report.html'}")
+
+
+@app.command()
+def source(
+    data: Data,
+    domain: Annotated[str, typer.Option("--domain", help="The labelled domain to train on.")],
+    model: Annotated[Path, typer.Option("--model", "-m", help="Where to write the model folder.")],
+    encoder: Encoder = None,
+    weights: Weights = None,
+    size: Size = None,
+    freeze_encoder: Freeze = False,
+    epochs: Annotated[int | None, typer.Option(min=0, help="Epochs (source.epochs).")] = None,
+    set_: Sets = None,
+    seed: Seed = 0,
+    out: Out = Path("runs"),
+    device: Device = "auto",
+    threads: Threads = None,
+    cache: Cache = None,
+    no_pack: NoPack = False,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a source model on one labelled domain.
+
+    Example:  cosda source digits --domain print --model print-model
+    """
+    from cosda.run import api
+
+    changes = setting_changes(set_, {"source.epochs": epochs}, encoder, weights, size, freeze_encoder)
+    machine = open_machine(device, threads, cache, no_pack, strict)
+    trained = api.train_source(
+        data, domain, changes=changes, seed=seed, out=out, machine=machine, watcher=watcher(quiet)
+    )
+    trained.save(model)
+    print(f"model written to {model}")
+
+
+@app.command()
+def run(
+    data: Data,
+    method: Method = "cosda",
+    domains: Annotated[str | None, typer.Option(help="The chain, source first: a,b,c. Default: all in order.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Start from this model instead of training the source.")] = None,
+    variant: Variant = None,
+    ablate: Ablate = None,
+    encoder: Encoder = None,
+    weights: Weights = None,
+    size: Size = None,
+    freeze_encoder: Freeze = False,
+    epochs: Epochs = None,
+    batch_size: Batch = None,
+    set_: Sets = None,
+    seed: Seed = 0,
+    out: Out = Path("runs"),
+    device: Device = "auto",
+    threads: Threads = None,
+    cache: Cache = None,
+    no_pack: NoPack = False,
+    strict: Strict = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Adapt along a chain of domains; measure all after each.
+
+    Goes on where it was interrupted; a finished run is only shown.
+
+    Example:  cosda run digits --domains print,outline,colour,hand --method cosda
+    """
+    from cosda import terminal
+    from cosda.run import api
+
+    changes = setting_changes(
+        set_, {"adapt.epochs": epochs, "adapt.batch_size": batch_size}, encoder, weights, size, freeze_encoder
+    )
+    finished = api.run_chain(
+        data,
+        method,
+        domains=[name.strip() for name in domains.split(",")] if domains else None,
+        model=model,
+        changes=changes,
+        variant=variant,
+        ablation=ablate,
+        seed=seed,
+        out=out,
+        machine=open_machine(device, threads, cache, no_pack, strict),
+        watcher=watcher(quiet),
+    )
+    if as_json:
+        print_json({"run": str(finished.path), "label": finished.label, **finished.summary()})
+    else:
+        terminal.print_run(finished)
+
+
+@app.command()
+def adapt(
+    model: ModelFolder,
+    pictures: Pictures,
+    to: Annotated[Path, typer.Option("--to", help="Where to write the adapted model.")],
+    method: Method = "cosda",
+    variant: Variant = None,
+    ablate: Ablate = None,
+    freeze_encoder: Freeze = False,
+    epochs: Epochs = None,
+    batch_size: Batch = None,
+    set_: Sets = None,
+    seed: Seed = 0,
+    out: Out = Path("runs"),
+    device: Device = "auto",
+    threads: Threads = None,
+    cache: Cache = None,
+    no_pack: NoPack = False,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Adapt a model to new, unlabelled pictures.
+
+    The old model stays as it is. Labels are not read, even where there are any.
+
+    Example:  cosda adapt print-model photos/new-site --to adapted-model
+    """
+    from cosda.run import api
+
+    changes = setting_changes(
+        set_, {"adapt.epochs": epochs, "adapt.batch_size": batch_size}, None, None, None, freeze_encoder
+    )
+    result = api.adapt(
+        model,
+        pictures,
+        method,
+        changes=changes,
+        variant=variant,
+        ablation=ablate,
+        seed=seed,
+        out=out,
+        machine=open_machine(device, threads, cache, no_pack, strict),
+        watcher=watcher(quiet),
+    )
+    result.model.save(to)
+    print(f"adapted model written to {to}; run folder: {result.run.path}")

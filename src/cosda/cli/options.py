@@ -1,0 +1,38 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="'digits', a folder of domain folders, or an .npz with several domains.")
+]
+Pictures = Annotated[
+    Path, typer.Argument(metavar="PICTURES", help="A folder of pictures, an image list, or an .npz file.")
+]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")]
+Method = Annotated[str, typer.Option(help="The method; 'cosda methods' lists them.")]
+Variant = Annotated[str | None, typer.Option(help="Variant of the method, such as 'paper' or 'authors'.")]
+Ablate = Annotated[str | None, typer.Option("--ablate", help="Leave a part of the method out, such as 'no-mi'.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
+Epochs = Annotated[int | None, typer.Option(min=0, help="Epochs for each target (adapt.epochs).")]
+Batch = Annotated[int | None, typer.Option(min=1, help="Pictures in a batch (adapt.batch_size).")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change any setting, such as temperature=0.1 or source.lr=0.01."),
+]
+Encoder = Annotated[str | None, typer.Option(help="Encoder: resnet18|34|50|101, small, lite0, timm/NAME, hf/NAME, …")]
+Weights = Annotated[str | None, typer.Option(help="File with the encoder's weights, or 'pretrained'.")]
+Size = Annotated[int | None, typer.Option(min=8, help="Pixels of each side of the network's input (data.size).")]
+Freeze = Annotated[bool, typer.Option("--freeze-encoder", help="Compute features once and train the head alone.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of run folders.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder of packed pictures; default $COSDA_CACHE or ~/.cache/cosda.")]
+NoPack = Annotated[bool, typer.Option("--no-pack", help="Read the original pictures each time.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at a picture that cannot be read.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

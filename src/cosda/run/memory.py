@@ -1,0 +1,24 @@
+"""Keep freed memory for the next batch instead of giving it back to the system.
+
+glibc returns every large block as soon as it is freed, so each batch pays again for the same pages: on a CPU that can
+be most of the time of a forward pass. `benchmarks/memory.py` measures it. Other C libraries are left alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+
+# Numbers of glibc's mallopt(3).
+TRIM_THRESHOLD, TOP_PAD, MMAP_MAX, ARENA_MAX = -1, -2, -4, -8
+
+
+@lru_cache(maxsize=1)
+def keep_freed_memory() -> bool:
+    """Tell the C library once; True where it understood."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
+        return False
+    wanted = {MMAP_MAX: 0, TRIM_THRESHOLD: 2**31 - 1, TOP_PAD: 2**26, ARENA_MAX: 1}
+    return all([mallopt(number, value) for number, value in wanted.items()])

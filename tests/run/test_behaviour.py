@@ -1,0 +1,68 @@
+"""The paper's claims as orders: over three seeds of the embedded benchmark, and on real pictures where at hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from cosda import metrics
+from cosda.records import Run
+from cosda.run.api import run_chain
+from cosda.run.demo import run_demo
+from cosda.run.prepare import Machine
+from cosda.run.watch import Watcher
+
+OFFICE31 = Path(__file__).parents[3] / "shared" / "data" / "office31"
+
+
+def mean_of(runs: list[Run], label: str, number: str) -> float:
+    values = [run.summary()[number] for run in runs if run.label == label]
+    assert len(values) == 3
+    return metrics.mean(values)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """The runs of `make demo`, on all cores."""
+    threads = torch.get_num_threads()
+    try:
+        return run_demo(tmp_path_factory.mktemp("demo"), 3, Machine(threads=os.cpu_count()), Watcher())
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_source_model_loses_at_least_15_points_on_some_target(demo: list[Run]) -> None:
+    for run in demo:
+        first = run.summary()["accuracy"][0]
+        assert first[0] - min(first) > 0.15
+
+
+def test_cosda_is_better_on_all_seen_domains_than_both_yardsticks(demo: list[Run]) -> None:
+    ours = mean_of(demo, "cosda", "average")
+    assert ours > mean_of(demo, "source", "average")
+    assert ours > mean_of(demo, "bn", "average")
+
+
+def test_without_dual_speed_targets_are_learnt_and_the_source_is_forgotten(demo: list[Run]) -> None:
+    """The second row of the paper's ablation: adaptation hardly suffers, forgetting is severe."""
+    without = "cosda (no-dual-speed)"
+    assert mean_of(demo, without, "adaptation") > mean_of(demo, "cosda", "adaptation") - 0.02
+    assert mean_of(demo, without, "source_drop") > mean_of(demo, "cosda", "source_drop") + 0.05
+    assert mean_of(demo, without, "bwt") < mean_of(demo, "cosda", "bwt") - 0.05
+
+
+@pytest.mark.skipif(not OFFICE31.is_dir(), reason=f"needs the Office-31 pictures in {OFFICE31}")
+def test_real_pictures_in_feature_mode(tmp_path: Path) -> None:
+    """Features of small pictures (96 px), so that they are computed in half a minute."""
+    pytest.importorskip("efficientnet_lite_pytorch")
+    changes = ("network.encoder=lite0", "network.freeze_encoder=true", "data.size=96")
+    runs = {
+        method: run_chain(OFFICE31, method, domains=["dslr", "webcam"], changes=changes, out=tmp_path).summary()
+        for method in ("source", "cosda")
+    }
+    assert runs["source"]["accuracy"][0][0] > 0.95
+    assert runs["cosda"]["adaptation"] > runs["source"]["adaptation"]
+    assert runs["cosda"]["source_drop"] < 0.05
