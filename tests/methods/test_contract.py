@@ -9,11 +9,10 @@ import torch
 
 from cosda.methods import METHODS, Method
 from cosda.methods.base import Progress
-from cosda.models.network import Network, same_weights
+from cosda.models.network import Network, evaluating, same_weights
 from cosda.randomness import stream
 from cosda.run.adapt import Training
 from cosda.run.config import Optimisation
-from cosda.run.evaluate import evaluating
 from cosda.types import Batch
 from tiny import CPU, tiny_loader, tiny_network
 

@@ -11,9 +11,9 @@ from torch import nn
 
 from cosda.data.loader import Loader
 from cosda.data.views import make_view
-from cosda.models.network import Network
+from cosda.models.network import Network, evaluating
 from cosda.run import evaluate
-from cosda.run.evaluate import embed, evaluating, measure, outputs, probabilities
+from cosda.run.evaluate import embed, measure, outputs, probabilities
 from tiny import CPU, SEEN, tiny_domain, tiny_network
 
 COUNT = 23  # not divisible by the batch size

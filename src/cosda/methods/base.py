@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from cosda.models.network import PARTS, Network
 from cosda.parts.schedule import cosine
 from cosda.settings import setting, settings_of
-from cosda.types import Batch, Losses
+from cosda.types import Batch, Losses, Output, Target
 
 
 class Group(NamedTuple):
@@ -51,14 +51,39 @@ class Pictures(Protocol):
         ...
 
 
+class Objective(Protocol):
+    """The one seam: how what a network has seen becomes labels, and what the student pays for missing them.
+
+    CoSDA takes an objective. Its own is the teacher's prediction; a method that offers one (as NRC and AaD do) gets its
+    CoSDA version for nothing.
+    """
+
+    def begin_epoch(self, progress: Progress) -> None:
+        """Set what changes from epoch to epoch; rebuild the bank."""
+        ...
+
+    def label(self, batch: Batch, seen: Output) -> Target:
+        """Labels for a batch; no gradient."""
+        ...
+
+    def losses(self, output: Output, target: Target) -> Losses:
+        """What the student pays; with gradient."""
+        ...
+
+
 @dataclass
 class Method:
     """Adapts a student to one target domain after another."""
 
     title: ClassVar[str] = ""
     views: ClassVar[tuple[str, ...]] = ("weak",)  # the pictures it wants; the first is `batch.images`
-    variants: ClassVar[dict[str, dict[str, Any]]] = {}  # named sets of settings; the first is the default
+    # Named sets of settings, the first is the default: what the paper says, and what its authors' code does. A
+    # benchmark's preset may add to each.
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "authors": {}}
     fixed_epochs: ClassVar[int | None] = None  # for methods whose number of epochs is not a choice
+    preset: ClassVar[
+        dict[str, dict[str, Any]]
+    ] = {}  # section -> key -> value: what the method is without any benchmark
 
     encoder_rate: float = setting(1.0, "learning rate of the encoder relative to the head's", low=0, high=1)
 

@@ -8,7 +8,7 @@ It keeps nothing between epochs. A network without BatchNorm is left as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -22,6 +22,7 @@ class BN(Method):
     """Averages the statistics of all batches of one epoch."""
 
     title: ClassVar[str] = "only BatchNorm statistics re-estimated on the target"
+    variants: ClassVar[dict[str, dict[str, Any]]] = {}
     fixed_epochs: ClassVar[int | None] = 1
 
     def parameters(self) -> list[Group]:

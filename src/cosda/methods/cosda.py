@@ -15,34 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Method, Pictures, Progress, module_state
+from cosda.methods.base import Method, Objective, Pictures, Progress, module_state
 from cosda.models.network import Network
 from cosda.parts.dual_speed import DualSpeed, batch_statistics
 from cosda.parts.mixup import draw_mixing
 from cosda.settings import setting
 from cosda.types import Batch, Losses, Output, Target
-
-
-class Objective(Protocol):
-    """How what the labelling network has seen becomes labels, and what the student loses by them."""
-
-    def begin_epoch(self, progress: Progress) -> None:
-        """Set what changes from epoch to epoch."""
-        ...
-
-    def label(self, batch: Batch, seen: Output) -> Target:
-        """Labels for a batch; no gradient."""
-        ...
-
-    def losses(self, output: Output, target: Target) -> Losses:
-        """What the student pays; with gradient."""
-        ...
 
 
 @dataclass

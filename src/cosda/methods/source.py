@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from cosda.methods.base import Group, Method
 from cosda.types import Batch, Losses
@@ -14,6 +14,7 @@ class Source(Method):
     """Keeps the model as it is."""
 
     title: ClassVar[str] = "source model, not adapted"
+    variants: ClassVar[dict[str, dict[str, Any]]] = {}
     fixed_epochs: ClassVar[int | None] = 0
 
     def parameters(self) -> list[Group]:

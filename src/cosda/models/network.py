@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -84,6 +85,19 @@ def statistics(network: nn.Module) -> list[Tensor]:
 def weights(network: nn.Module) -> list[Tensor]:
     """All parameters as plain tensors, in order (weight-norm magnitude and direction separately)."""
     return [parameter.detach() for parameter in network.parameters()]
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Within the block the network predicts; afterwards each module is in the mode in which it was found."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def freeze(module: nn.Module) -> nn.Module:

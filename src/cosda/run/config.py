@@ -190,6 +190,9 @@ def resolve(
     for key, value in variants.get(variant or "", {}).items():
         put("method", key, value, f"variant {variant}")
 
+    for section, own in cls.preset.items():
+        for key, value in own.items():
+            put(section, key, value, f"method {method}")
     preset = load_preset(benchmark)
     layers = [(f"preset {benchmark}", preset)]
     if variant is not None and variant in preset:

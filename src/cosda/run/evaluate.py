@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from cosda.data.domain import Index
 from cosda.data.loader import Loader
-from cosda.models.network import Network
+from cosda.models.network import Network, evaluating
 from cosda.types import Output
 
 EMBEDDED = 200  # pictures of each domain whose features are kept for the report's t-SNE
 COMPONENTS = 50  # principal components of them, as is usual before t-SNE
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Within the block the network predicts; afterwards each module is in the mode in which it was found."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]:

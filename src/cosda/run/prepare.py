@@ -18,11 +18,10 @@ from cosda.data.loader import Loader
 from cosda.data.pack import Packed, content_key, default_cache, pack, unpacked
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model
-from cosda.models.network import place
+from cosda.models.network import evaluating, place
 from cosda.preprocessing import Preprocessing
 from cosda.records import digest
 from cosda.run.config import Plan
-from cosda.run.evaluate import evaluating
 from cosda.run.memory import keep_freed_memory
 from cosda.run.watch import Watcher
 
