@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-ALL = ("step", "views", "memory")
+ALL = ("step", "views", "memory", "neighbours")
 RESULTS = Path("out") / "benchmarks"
 
 

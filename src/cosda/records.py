@@ -15,8 +15,9 @@ config.json holds "kind": "adapt", or "source" for the training of a source mode
 Kinds of record (accuracies are fractions; ``epoch`` counts from 0, and is null for the model that a stage
 hands on, whose epoch was chosen by the run's selection rule):
 
-    {"kind":"loss","stage":1,"epoch":0,"steps":16,"pictures":1000,"rates":{"encoder":1e-3},"terms":{"consistency":0.7}}
+    {"kind":"loss","stage":1,"epoch":0,"steps":16,"pictures":1000,"passes":2.0,"rates":{"encoder":1e-3},"terms":{"consistency":0.7}}
     {"kind":"accuracy","stage":1,"epoch":0,"domain":"hand","split":"test","images":[..],"correct":[..]}
+    {"kind":"alternative","stage":1,"epoch":null,"statistics":"merged",...}  with the other BatchNorm statistics
     {"kind":"embedding","stage":1,"file":"embedding/stage-1.npz"}
 
 ``images`` and ``correct`` are counts per class, so that every accuracy can be computed from them.

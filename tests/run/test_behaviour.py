@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-import torch
 
 from cosda import metrics
 from cosda.records import Run
 from cosda.run.api import run_chain
 from cosda.run.demo import run_demo
-from cosda.run.prepare import Machine
-from cosda.run.watch import Watcher
 
 OFFICE31 = Path(__file__).parents[3] / "shared" / "data" / "office31"
 
@@ -26,12 +22,8 @@ def mean_of(runs: list[Run], label: str, number: str) -> float:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
-    """The runs of `make demo`, on all cores."""
-    threads = torch.get_num_threads()
-    try:
-        return run_demo(tmp_path_factory.mktemp("demo"), 3, Machine(threads=os.cpu_count()), Watcher())
-    finally:
-        torch.set_num_threads(threads)
+    """The runs of `make demo`."""
+    return run_demo(tmp_path_factory.mktemp("demo"), 3)
 
 
 def test_the_source_model_loses_at_least_15_points_on_some_target(demo: list[Run]) -> None:

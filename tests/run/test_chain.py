@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from cosda.data.domain import Benchmark
 from cosda.errors import CosdaError
 from cosda.models.artifact import load
-from cosda.models.network import same_weights
+from cosda.models.network import same_weights, statistics
 from cosda.records import Run, find_runs
 from cosda.run.api import make_plan, run_chain
+from cosda.run.catalogue import cost_rows
 from cosda.run.chain import carried_path
 from cosda.run.prepare import Machine
 from cosda.run.watch import Watcher
@@ -178,6 +180,37 @@ def test_embeddings_of_first_and_last_stage(finished: Run) -> None:
     with np.load(finished.path / files[0]) as stored:
         assert set(stored["domain"].tolist()) == {0, 1, 2}
         assert len(stored["features"]) == len(stored["label"])
+
+
+def test_both_kinds_of_statistics_are_measured(finished: Run) -> None:
+    """CoSDA hands on merged statistics; what its weights give with the target's own stands beside it."""
+    others = list(finished.of("alternative"))
+    assert {(r["stage"], r["domain"], r["statistics"]) for r in others} == {
+        (stage, domain, "own") for stage in (1, 2) for domain in ("one", "two", "three")
+    }
+
+
+@pytest.mark.parametrize("kind", ["own", "merged"])
+def test_the_statistics_of_the_carried_model_are_a_setting(kind: str, tmp_path: Path) -> None:
+    """`bn` replaces statistics; merged ones move from the incoming ones by (1 - m) of the way, at m = 0.5 by half."""
+    changes = (f"adapt.statistics={kind}", "adapt.merge_momentum=0.5")
+    run = quick(tiny_benchmark(), tmp_path, "bn", changes=changes, domains=["one", "two"])
+    native = quick(tiny_benchmark(), tmp_path, "bn", domains=["one", "two"])
+    source, chosen, own = (
+        statistics(load(path).network) for path in (carried_path(run, 0), carried_path(run), carried_path(native))
+    )
+    for before, after, target in zip(source, chosen, own, strict=True):
+        expected = target if kind == "own" else 0.5 * before + 0.5 * target
+        torch.testing.assert_close(after, expected)
+    assert {r["statistics"] for r in run.of("alternative")} == {"merged" if kind == "own" else "own"}
+
+
+def test_forward_passes_are_counted(finished: Run) -> None:
+    assert {r["passes"] for r in finished.of("loss")} == {2.0}, "one of the teacher, one of the student"
+    rows = cost_rows(find_runs([finished.path]))
+    assert rows[0]["method"] == "cosda"
+    assert rows[0]["passes per step"] == 2.0
+    assert rows[0]["seconds per epoch"] > 0
 
 
 def test_config_holds_all_that_decides_the_numbers(finished: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,8 @@ from cosda.cli.options import (
     Cache,
     Data,
     Device,
+    DomainName,
+    EdgeMix,
     Encoder,
     Epochs,
     Freeze,
@@ -38,13 +41,13 @@ from cosda.cli.options import (
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 3,
-    threads: Threads = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: one a core.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """See it work on the embedded benchmark, in minutes.
 
-    Trains source models, runs two yardsticks, CoSDA and CoSDA without dual speed along a chain of four domains, prints
-    the table and writes the report.
+    Trains source models, runs the yardstick, SHOT, NRC, AaD, CoSDA and its compositions along a chain of four domains,
+    prints the table and writes the report.
 
     Example:  cosda demo --seeds 1
     """
@@ -52,8 +55,7 @@ def demo(
     from cosda.report import write_report
     from cosda.run.demo import run_demo
 
-    machine = open_machine("cpu", threads, None, False, False)
-    runs = run_demo(out, seeds, machine, watcher(quiet))
+    runs = run_demo(out, seeds, workers, watcher(quiet))
     terminal.print_tables(runs)
     write_report(runs, out / "report.html", "html")
     print(f"report written to {out / 'report.html'}")
@@ -108,6 +110,7 @@ def run(
     freeze_encoder: Freeze = False,
     epochs: Epochs = None,
     batch_size: Batch = None,
+    edgemix: EdgeMix = None,
     set_: Sets = None,
     seed: Seed = 0,
     out: Out = Path("runs"),
@@ -128,9 +131,8 @@ def run(
     from cosda import terminal
     from cosda.run import api
 
-    changes = setting_changes(
-        set_, {"adapt.epochs": epochs, "adapt.batch_size": batch_size}, encoder, weights, size, freeze_encoder
-    )
+    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "adapt.edgemix": edgemix}
+    changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
     finished = api.run_chain(
         data,
         method,
@@ -156,11 +158,13 @@ def adapt(
     pictures: Pictures,
     to: Annotated[Path, typer.Option("--to", help="Where to write the adapted model.")],
     method: Method = "cosda",
+    domain: DomainName = None,
     variant: Variant = None,
     ablate: Ablate = None,
     freeze_encoder: Freeze = False,
     epochs: Epochs = None,
     batch_size: Batch = None,
+    edgemix: EdgeMix = None,
     set_: Sets = None,
     seed: Seed = 0,
     out: Out = Path("runs"),
@@ -179,13 +183,13 @@ def adapt(
     """
     from cosda.run import api
 
-    changes = setting_changes(
-        set_, {"adapt.epochs": epochs, "adapt.batch_size": batch_size}, None, None, None, freeze_encoder
-    )
+    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "adapt.edgemix": edgemix}
+    changes = setting_changes(set_, named, None, None, None, freeze_encoder)
     result = api.adapt(
         model,
         pictures,
         method,
+        domain=domain,
         changes=changes,
         variant=variant,
         ablation=ablate,
@@ -196,3 +200,43 @@ def adapt(
     )
     result.model.save(to)
     print(f"adapted model written to {to}; run folder: {result.run.path}")
+
+
+@app.command()
+def bench(
+    data: Data,
+    methods: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
+    pairs: Annotated[str, typer.Option(help="all, or source>target with commas.")] = "",
+    chains: Annotated[str, typer.Option(help="default (all domains in order), or a>b>c with commas.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 1,
+    variant: Variant = None,
+    encoder: Encoder = None,
+    weights: Weights = None,
+    size: Size = None,
+    freeze_encoder: Freeze = False,
+    epochs: Epochs = None,
+    batch_size: Batch = None,
+    set_: Sets = None,
+    out: Out = Path("runs"),
+    cache: Cache = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: one a core.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run many methods on many pairs and chains.
+
+    What is done is not done again. A run that fails does not stop the others; the exit code is then 1.
+
+    Example:  cosda bench digits --methods source,cosda --pairs "print>hand,hand>print" --seeds 3
+    """
+    from cosda import terminal
+    from cosda.run.bench import expand, run_jobs
+
+    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size}
+    changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
+    jobs = expand(data, methods, pairs, chains, seeds, variant, changes)
+    outcome = run_jobs(jobs, out, workers, watcher(quiet), cache)
+    if outcome.runs:
+        terminal.print_tables(outcome.runs)
+    for job, reason in outcome.failed.items():
+        print(f"failed: {job}: {reason}", file=sys.stderr)
+    raise typer.Exit(1 if outcome.failed else 0)

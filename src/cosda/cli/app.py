@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,7 +73,7 @@ def watcher(quiet: bool) -> Watcher:
 
 def setting_changes(
     sets: list[str] | None,
-    named: dict[str, int | None],
+    named: Mapping[str, float | None],
     encoder: str | None,
     weights: str | None,
     size: int | None,

@@ -14,6 +14,7 @@ from cosda.cli.options import (
     AsJson,
     Cache,
     Device,
+    DomainName,
     ModelFolder,
     NoPack,
     Pictures,
@@ -28,6 +29,7 @@ from cosda.cli.options import (
 def evaluate(
     model: ModelFolder,
     pictures: Pictures,
+    domain: DomainName = None,
     device: Device = "auto",
     threads: Threads = None,
     cache: Cache = None,
@@ -46,7 +48,7 @@ def evaluate(
     from cosda.run import api
 
     machine = open_machine(device, threads, cache, no_pack, strict)
-    result = api.evaluate(model, pictures, machine=machine, watcher=watcher(quiet))
+    result = api.evaluate(model, pictures, domain=domain, machine=machine, watcher=watcher(quiet))
     if as_json:
         print_json(result.as_json())
     else:
@@ -57,6 +59,7 @@ def evaluate(
 def predict(
     model: ModelFolder,
     pictures: Pictures,
+    domain: DomainName = None,
     format: Annotated[str, typer.Option("--format", "-f", help="csv or json.")] = "csv",
     output: Annotated[Path | None, typer.Option("--output", help="File to write; default: standard output.")] = None,
     device: Device = "auto",
@@ -73,7 +76,7 @@ def predict(
     from cosda.run import api
 
     machine = open_machine(device, threads, None, True, strict)
-    predictions = api.predict(model, pictures, machine=machine, watcher=watcher(quiet))
+    predictions = api.predict(model, pictures, domain=domain, machine=machine, watcher=watcher(quiet))
     text = api.write_predictions(predictions, format)
     if output is None:
         sys.stdout.write(text)
@@ -131,18 +134,25 @@ def methods(
     benchmark: Annotated[str, typer.Option(help="Show the settings for this benchmark, such as office31.")] = "own",
     variant: Variant = None,
     ablate: Ablate = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Show what methods cost in the runs below --runs.")] = False,
+    runs: Annotated[Path, typer.Option(help="Folder of run folders, for --cost.")] = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
     """List the methods, or the settings of one.
 
-    Each setting is shown with where its value comes from.
+    Each setting is shown with where its value comes from. With --cost: forward passes per step, seconds per epoch and
+    memory, from finished runs.
 
     Example:  cosda methods cosda --benchmark office31 --variant authors
     """
     from cosda import terminal
+    from cosda.records import find_runs
     from cosda.run import catalogue
 
-    rows = catalogue.settings_rows(name, benchmark, variant, ablate) if name else catalogue.all_methods()
+    if cost:
+        rows = catalogue.cost_rows(find_runs([runs]))
+    else:
+        rows = catalogue.settings_rows(name, benchmark, variant, ablate) if name else catalogue.all_methods()
     if as_json:
         print_json(rows)
     else:

@@ -17,9 +17,16 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model fold
 Method = Annotated[str, typer.Option(help="The method; 'cosda methods' lists them.")]
 Variant = Annotated[str | None, typer.Option(help="Variant of the method, such as 'paper' or 'authors'.")]
 Ablate = Annotated[str | None, typer.Option("--ablate", help="Leave a part of the method out, such as 'no-mi'.")]
+DomainName = Annotated[
+    str | None, typer.Option("--domain", help="Name of the pictures' domain; only models with masks (gsfda) need it.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Epochs = Annotated[int | None, typer.Option(min=0, help="Epochs for each target (adapt.epochs).")]
 Batch = Annotated[int | None, typer.Option(min=1, help="Pictures in a batch (adapt.batch_size).")]
+EdgeMix = Annotated[
+    float | None,
+    typer.Option("--edgemix", min=0, max=1, help="Mix edges into training pictures; the picture's share, such as 0.9."),
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change any setting, such as temperature=0.1 or source.lr=0.01."),

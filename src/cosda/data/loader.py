@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from cosda.data.domain import Domain, Files, Index, Items
+from cosda.data.edges import EdgeMixing
 from cosda.data.views import make_view
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive, stream
@@ -36,6 +37,7 @@ class Loader:
     batch_size: int
     seed: int = 0
     epoch_pictures: int = 0  # at most so many pictures an epoch; 0 is all
+    edges: EdgeMixing | None = None  # mixed into all training views of pictures, never into test views
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -44,6 +46,11 @@ class Loader:
     def steps(self) -> int:
         """Batches in an epoch."""
         return len(self._cut(np.arange(len(self))))
+
+    def begin_epoch(self, epoch: int) -> None:
+        """From now on views, those of sweeps too, are made for this epoch: the last ones may have no edges."""
+        if self.edges is not None:
+            self.edges.epoch = epoch
 
     def epoch(self, stage: int, epoch: int, views: tuple[str, ...] = ("weak",)) -> Iterator[Batch]:
         """One epoch in random order."""
@@ -72,8 +79,14 @@ class Loader:
         for step, (chunk, items) in enumerate(prefetched(gathered())):
             rng = stream(base, step)
             items = items.to(self.device, non_blocking=True)
-            made = tuple(make_view(view, items, self.preprocessing, rng) for view in views)
+            made = tuple(self._view(view, items, rng) for view in views)
             yield Batch(made, torch.from_numpy(chunk).to(self.device))
+
+    def _view(self, name: str, items: Tensor, rng: torch.Generator) -> Tensor:
+        made = make_view(name, items, self.preprocessing, rng)
+        if self.edges is None or name == "test" or made.dim() == 2:  # feature vectors have no edges
+            return made
+        return self.edges(made, self.preprocessing)
 
 
 def open_loader(
@@ -84,12 +97,13 @@ def open_loader(
     batch_size: int,
     seed: int = 0,
     epoch_pictures: int = 0,
+    edges: EdgeMixing | None = None,
 ) -> Loader:
     """A loader of one split of a domain whose samples can be read (see `pack`)."""
     if isinstance(domain.items, Files):
         raise TypeError(f"the pictures of {domain.name} are not decoded yet; pack the domain first")
     positions = domain.train if split == "train" else domain.test
-    return Loader(domain.items, positions, preprocessing, device, batch_size, seed, epoch_pictures)
+    return Loader(domain.items, positions, preprocessing, device, batch_size, seed, epoch_pictures, edges)
 
 
 def prefetched(source: Iterable[T], depth: int = 2) -> Iterator[T]:

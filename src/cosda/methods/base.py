@@ -6,15 +6,17 @@ the mean of each term, so no method contains a loop or a `backward()`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from cosda import losses
 from cosda.models.network import PARTS, Network
 from cosda.parts.schedule import cosine
+from cosda.preprocessing import Preprocessing
 from cosda.settings import setting, settings_of
 from cosda.types import Batch, Losses, Output, Target
 
@@ -44,7 +46,17 @@ class Progress:
 class Pictures(Protocol):
     """The unlabelled training pictures of a target domain, as a method may ask for them between epochs."""
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How the pictures became the network's input, for methods that change pictures and not tensors."""
+        ...
+
     def __len__(self) -> int: ...
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        ...
 
     def sweep(self, view: str = "test") -> Iterator[Batch]:
         """All pictures once, in order of their index."""
@@ -80,16 +92,30 @@ class Method:
     # Named sets of settings, the first is the default: what the paper says, and what its authors' code does. A
     # benchmark's preset may add to each.
     variants: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "authors": {}}
+    # Whose BatchNorm statistics the predictor has: the student's own, or ones merged over domains.
+    native_statistics: ClassVar[Literal["own", "merged"]] = "own"
     fixed_epochs: ClassVar[int | None] = None  # for methods whose number of epochs is not a choice
     preset: ClassVar[
         dict[str, dict[str, Any]]
     ] = {}  # section -> key -> value: what the method is without any benchmark
+
+    # Settings that decide how the source model is made, besides those of `source`; a method that names any has source
+    # models of its own. All others share theirs.
+    source_settings: ClassVar[tuple[str, ...]] = ()
 
     encoder_rate: float = setting(1.0, "learning rate of the encoder relative to the head's", low=0, high=1)
 
     def settings(self) -> dict[str, Any]:
         """The values of all settings by key."""
         return {key: getattr(self, key) for key in settings_of(type(self))}
+
+    def source_network(self, network: Network, width: int, domains: Sequence[str]) -> Network:
+        """The network with which source training begins; ``width`` is that of its features."""
+        return network
+
+    def source_losses(self, network: Network, images: Tensor, labels: Tensor, smoothing: float) -> Losses:
+        """What the source model learns from a labelled batch, before there is any target."""
+        return {"cross_entropy": losses.label_smoothing(network(images).logits, labels, smoothing)}
 
     def setup(self, student: Network, pictures: Pictures) -> None:
         """A new target domain begins."""
@@ -131,11 +157,15 @@ class Method:
 
 
 def trained(network: Network, rates: Mapping[str, float]) -> list[Group]:
-    """One group for each part of the network that has parameters to train, at rate 1 unless given; 0 freezes."""
+    """One group for each part of the network that has parameters to train, at rate 1 unless given; 0 freezes.
+
+    Parts that not every network has, such as masks, are trained where they are and where a rate is given.
+    """
     groups = []
-    for part in PARTS:
+    for part in dict.fromkeys((*PARTS, *rates)):
         rate = rates.get(part, 1.0)
-        parameters = [p for p in getattr(network, part).parameters() if p.requires_grad]
+        module = getattr(network, part, None)
+        parameters = [p for p in module.parameters() if p.requires_grad] if module is not None else []
         if rate > 0 and parameters:
             groups.append(Group(part, parameters, rate))
     return groups

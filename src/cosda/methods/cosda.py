@@ -59,6 +59,7 @@ class CoSDA(Method):
     """Dual-speed teacher and student with mixed-up consistency and mutual information."""
 
     title: ClassVar[str] = "dual-speed teacher and student (the paper's method)"
+    native_statistics: ClassVar[Literal["own", "merged"]] = "merged"
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "authors": {

@@ -26,6 +26,7 @@ from torch import nn
 from cosda.errors import CosdaError
 from cosda.models.base import Preprocessing
 from cosda.models.encoders import Architecture
+from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
 from cosda.models.weights import first_line
 
@@ -116,10 +117,12 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
 def load_like(path: Path, model: Model) -> Model:
     """Open a model folder whose network has the shape of ``model``: also one that only the user's code can build."""
     description = _read_description(path)
-    network = copy.deepcopy(model.network)
+    network, architecture = copy.deepcopy(model.network), Architecture.from_json(description["architecture"])
+    if isinstance(network, MaskedNetwork):  # it may have learnt new domains
+        network = network.with_domains(architecture.domains, torch.Generator())
     network.load_state_dict(_read_weights(path, description))
     network.eval()
-    return replace(model, network=network, lineage=list(description["lineage"]))
+    return replace(model, network=network, architecture=architecture, lineage=list(description["lineage"]))
 
 
 def _rebuild(

@@ -10,6 +10,7 @@ from cosda.errors import CosdaError, nearest
 from cosda.models.base import FEATURE_VECTORS, IMAGENET, Encoder, Identity, Preprocessing
 from cosda.models.external import EXTRAS, external
 from cosda.models.lite import lite0
+from cosda.models.masks import add_masks
 from cosda.models.network import Network
 from cosda.models.resnet import ResNet, resnet, small_resnet
 from cosda.models.weights import load_weights
@@ -83,6 +84,7 @@ class Architecture:
     classes: int
     input_width: int | None = None  # of feature vectors; None for pictures
     classifier: str | None = None  # where the last layer sat in a model of the user's own; see `wrap`
+    domains: tuple[str, ...] = ()  # those that have a mask; see `masks`
 
     def build(self, weights: str | None = None) -> Network:
         """A network with a new head on an encoder with the given weights (see `build_encoder`)."""
@@ -92,11 +94,13 @@ class Architecture:
                 "cosda.load(path, build=function), where the function returns such a model, trained or not."
             )
         encoder = build_encoder(self.encoder, weights, self.input_width)
-        return Network.build(encoder, encoder.width, self.bottleneck, self.classes)
+        network = Network.build(encoder, encoder.width, self.bottleneck, self.classes)
+        return add_masks(network, self.bottleneck, self.domains) if self.domains else network
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for model.json."""
-        return asdict(self)
+        """Plain values for model.json; a model without masks is described as it always was."""
+        values = asdict(self) | {"domains": list(self.domains)}
+        return {key: value for key, value in values.items() if key != "domains" or value}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Architecture:
@@ -105,4 +109,4 @@ class Architecture:
         for key in values:
             if key not in known:
                 raise CosdaError(f"an architecture has no '{key}'.{nearest(key, known)}")
-        return cls(**values)
+        return cls(**{**values, "domains": tuple(values.get("domains", ()))})

@@ -34,6 +34,9 @@ class FeatureNorm(nn.BatchNorm1d):
 class Network(nn.Module):
     """Three parts that can be trained, frozen and given their own learning rates."""
 
+    domains: tuple[str, ...] = ()  # those that have a mask; see `masks`
+    passes = 0  # of all networks since the program began: methods are compared by how many they need
+
     def __init__(self, encoder: nn.Module, bottleneck: nn.Module, classifier: nn.Module) -> None:
         super().__init__()
         self.encoder = encoder
@@ -52,12 +55,17 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Output:
         """Features after the bottleneck, and logits."""
+        Network.passes += 1
         features = self.bottleneck(self.encoder(images))
         return Output(features, self.classifier(features))
 
     def with_encoder(self, encoder: nn.Module) -> Network:
         """The same head (shared, not copied) on another encoder, such as `identity` for stored features."""
         return Network(encoder, self.bottleneck, self.classifier)
+
+    def for_domain(self, domain: str | None) -> Network:
+        """The network for pictures of one domain: itself, unless it has a mask for each (see `masks`)."""
+        return self
 
 
 def place(module: M, device: torch.device) -> M:

@@ -40,6 +40,38 @@ class DualSpeed:
         torch._foreach_copy_(weights(self.student), weights(self.teacher))
 
 
+class MergedStatistics:
+    """BatchNorm statistics that follow a student's slowly, whatever its method does with the weights.
+
+    They show how much of a method's forgetting is in its statistics: a model whose statistics are the last target's
+    alone sees every earlier domain through them.
+    """
+
+    def __init__(self, student: nn.Module) -> None:
+        self.values = [value.clone() for value in statistics(student)]
+
+    def follow(self, student: nn.Module, momentum: float) -> None:
+        """(μ̄, σ̄²) ← m·(μ̄, σ̄²) + (1 - m)·(μ, σ²)."""
+        _average(self.values, statistics(student), momentum)
+
+
+@contextmanager
+def statistics_lent(network: nn.Module, values: list[Tensor]) -> Iterator[None]:
+    """Within the block the network has other BatchNorm statistics."""
+    own = [value.clone() for value in statistics(network)]
+    set_statistics(network, values)
+    try:
+        yield
+    finally:
+        set_statistics(network, own)
+
+
+def set_statistics(network: nn.Module, values: list[Tensor]) -> None:
+    """Replace all running means and variances."""
+    if values:
+        torch._foreach_copy_(statistics(network), values)
+
+
 def _average(slow: list[Tensor], fast: list[Tensor], momentum: float) -> None:
     if slow:  # a network without BatchNorm has no statistics
         get_ema_multi_avg_fn(momentum)(slow, fast, 0)  # type: ignore[no-untyped-call]

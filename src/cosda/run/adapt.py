@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.methods.base import Group, Method, Progress
-from cosda.models.network import Network
+from cosda.models.network import Network, statistics
+from cosda.parts.dual_speed import MergedStatistics
 from cosda.parts.schedule import cosine
 from cosda.randomness import derive, stream
-from cosda.run.config import Optimisation
+from cosda.run.config import AdaptSettings, Optimisation
+from cosda.run.memory import peak_bytes
 from cosda.run.watch import Watcher
 
 
@@ -30,7 +32,9 @@ class Epoch:
     pictures: int
     rates: dict[str, float]
     terms: dict[str, float]
+    passes: float  # of any network, for each step
     seconds: float
+    peak_bytes: int  # of the process, or of the device
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -41,12 +45,14 @@ class Epoch:
             "pictures": self.pictures,
             "rates": self.rates,
             "terms": self.terms,
+            "passes": self.passes,
         }
 
     @property
     def timing(self) -> dict[str, Any]:
         """The facts that are never equal twice."""
-        return {"epoch": self.epoch, "seconds": self.seconds, "pictures": self.pictures}
+        facts = ("epoch", "seconds", "pictures", "peak_bytes")
+        return {name: getattr(self, name) for name in facts}
 
 
 @dataclass
@@ -67,6 +73,7 @@ class Training:
         self.method.setup(self.student, self.loader)
         self.groups = self.method.parameters()
         self.optimiser = _optimiser(self.groups, self.how)
+        self.merged = MergedStatistics(self.student)
 
     def run(self, after_epoch: Callable[[Epoch], None]) -> None:
         """Train the epochs that are left."""
@@ -81,17 +88,32 @@ class Training:
         # Networks with dropout draw from torch's global generator: it starts anew with each epoch.
         torch.manual_seed(derive(self.seed, self.stage, epoch, "network"))
         self.watcher.begin(f"{self.name} {epoch + 1}/{epochs}", self.loader.steps)
-        start, pictures, sums = time.perf_counter(), 0, _Sums()
+        start, pictures, passes, sums = time.perf_counter(), 0, 0, _Sums()
+        self.loader.begin_epoch(epoch)
         self.method.begin_epoch(Progress(self.stage, epoch, epochs, stream(self.seed, self.stage, epoch, "method")))
         for batch in self.loader.epoch(self.stage, epoch, self.method.views):
-            values = self._update(self.method.step(batch))
+            before = Network.passes
+            terms = self.method.step(batch)
+            passes += Network.passes - before
+            values = self._update(terms)
             sums.add(values)
             pictures += len(batch)
             self.watcher.advance(pictures=len(batch), values=values)
         self.method.end_epoch()
+        if isinstance(self.how, AdaptSettings):
+            self.merged.follow(self.student, cosine(*self.how.merge_momentum, epoch, epochs))
         seconds = time.perf_counter() - start
         self.watcher.end(**sums.means)
-        return Epoch(epoch, sums.count, pictures, rates, sums.means, seconds)
+        return Epoch(
+            epoch=epoch,
+            steps=sums.count,
+            pictures=pictures,
+            rates=rates,
+            terms=sums.means,
+            passes=passes / max(1, sums.count),
+            seconds=seconds,
+            peak_bytes=peak_bytes(self.loader.device),
+        )
 
     def _update(self, terms: dict[str, Tensor]) -> dict[str, float]:
         """Add the terms, go back, step; a method without terms (such as `bn`) has nothing to update."""
@@ -119,13 +141,22 @@ class Training:
             group["lr"] = rates[group["name"]]
         return rates
 
+    def statistics(self, kind: str, predictor: Network) -> list[Tensor]:
+        """A copy of the student's own BatchNorm statistics, or of those merged over domains."""
+        if kind == self.method.native_statistics:
+            chosen = statistics(predictor)
+        else:
+            chosen = statistics(self.student) if kind == "own" else self.merged.values
+        return [value.clone() for value in chosen]
+
     def state_dict(self) -> dict[str, Any]:
         """All that a resume needs."""
         return {
             "epoch": self.epoch,
             "student": self.student.state_dict(),
             "method": self.method.state_dict(),
-            "momentum": [buffer for _, buffer in self._momentum()],
+            "momentum": [self._momentum(parameter) for parameter in self._parameters()],
+            "merged": self.merged.values,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -133,8 +164,9 @@ class Training:
         self.epoch = int(state["epoch"])
         self.student.load_state_dict(state["student"])
         self.method.load_state_dict(state["method"])
-        if self.optimiser is not None and state["momentum"]:
-            for parameter, buffer in zip(self._parameters(), state["momentum"], strict=True):
+        self.merged.values = list(state["merged"])
+        for parameter, buffer in zip(self._parameters(), state["momentum"], strict=True):
+            if self.optimiser is not None and buffer is not None:
                 # The same memory layout as before, so that the optimiser's arithmetic gives the same bits.
                 self.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
 
@@ -142,11 +174,9 @@ class Training:
         for group in self.groups:
             yield from group.parameters
 
-    def _momentum(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        for parameter in self._parameters() if self.optimiser else ():
-            buffer = self.optimiser.state.get(parameter, {}).get("momentum_buffer") if self.optimiser else None
-            if buffer is not None:
-                yield parameter, buffer
+    def _momentum(self, parameter: nn.Parameter) -> Tensor | None:
+        """None before the first step, and for parameters that have had no gradient yet."""
+        return self.optimiser.state[parameter].get("momentum_buffer") if self.optimiser else None
 
 
 def _optimiser(groups: list[Group], how: Optimisation) -> torch.optim.SGD | None:

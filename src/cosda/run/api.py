@@ -79,6 +79,7 @@ def adapt(
     data: str | Path | Domain,
     method: str = "cosda",
     *,
+    domain: str | None = None,
     changes: Iterable[str] = (),
     variant: str | None = None,
     ablation: str | None = None,
@@ -90,18 +91,22 @@ def adapt(
     """Adapt a trained model to one new domain of unlabelled pictures; the given model is left as it is.
 
     ``changes`` are settings as on the command line, for example ``["epochs=5", "temperature=0.1"]``. With ``out`` the
-    run folder is kept below that path, and a call that was interrupted goes on; without it, it is temporary.
+    run folder is kept below that path, and a call that was interrupted goes on; without it, it is temporary. ``domain``
+    is another name for the domain than that of its data. A model with masks needs it, since this name chooses the mask;
+    a name that is new to the model gets a new mask.
     """
     model = model if isinstance(model, Model) else load(model)
-    domain = data if isinstance(data, Domain) else load_domain(data, model.classes)
-    if domain.name == "source":
-        domain = replace(domain, name="target")
+    if domain is None:
+        model.network.for_domain(None)  # an error for a model with masks
+    target = data if isinstance(data, Domain) else load_domain(data, model.classes)
+    name = domain or target.name
+    target = replace(target, name="target" if name == "source" else name)
     plan = resolve(
         benchmark="own",
-        fingerprint=fingerprint([domain], machine.cache if machine else None),
+        fingerprint=fingerprint([target], machine.cache if machine else None),
         protocol="transductive",
         headline="top1",
-        domains=("source", domain.name),
+        domains=("source", target.name),
         classes=model.classes,
         method=method,
         variant=variant,
@@ -112,7 +117,7 @@ def adapt(
     )
 
     def do(folder: Path) -> Result:
-        run = execute(plan, {domain.name: domain}, folder, machine, watcher, model)
+        run = execute(plan, {target.name: target}, folder, machine, watcher, model)
         return Result(load_like(carried_path(run), model), run)
 
     if out is not None:
@@ -222,39 +227,43 @@ def evaluate(
     model: Model | str | Path,
     data: str | Path | Domain,
     *,
+    domain: str | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> Evaluation:
-    """Measure a model on the test pictures of one labelled domain."""
+    """Measure a model on the test pictures of one labelled domain; one with masks must be told its name."""
     model = model if isinstance(model, Model) else load(model)
-    domain = data if isinstance(data, Domain) else load_domain(data, model.classes)
-    if domain.labels is None:
+    network = model.network.for_domain(domain)
+    measured = data if isinstance(data, Domain) else load_domain(data, model.classes)
+    if measured.labels is None:
         raise CosdaError(
-            f"{domain.name} has no labels to compare with: pictures must lie in one folder per class, "
+            f"{measured.name} has no labels to compare with: pictures must lie in one folder per class, "
             "named as the model's classes. 'cosda predict' needs no labels."
         )
-    loader, packed = _open(model, domain, machine, watcher)
+    loader, packed = _open(model, measured, machine, watcher)
     assert packed.domain.labels is not None
     labels = packed.domain.labels[packed.domain.test]
-    images, correct = measure(model.network, loader, labels, len(model.classes))
-    return Evaluation(domain.name, model.classes, images, correct)
+    images, correct = measure(network, loader, labels, len(model.classes))
+    return Evaluation(domain or measured.name, model.classes, images, correct)
 
 
 def predict(
     model: Model | str | Path,
     data: str | Path | Domain,
     *,
+    domain: str | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> list[Prediction]:
-    """The class of every picture, with its probability; no domain name is asked for."""
+    """The class of every picture, with its probability; only a model with masks must be told the domain."""
     model = model if isinstance(model, Model) else load(model)
-    domain = data if isinstance(data, Domain) else load_domain(data)
-    domain = replace(domain.without_labels(), test=everything(len(domain)))
-    loader, packed = _open(model, domain, machine, watcher)
-    scores = probabilities(model.network, loader)
+    network = model.network.for_domain(domain)
+    pictures = data if isinstance(data, Domain) else load_domain(data)
+    pictures = replace(pictures.without_labels(), test=everything(len(pictures)))
+    loader, packed = _open(model, pictures, machine, watcher)
+    scores = probabilities(network, loader)
     skipped = {name for name, _ in packed.skipped}
-    files = domain.items.names if isinstance(domain.items, Files) else map(str, range(len(domain)))
+    files = pictures.items.names if isinstance(pictures.items, Files) else map(str, range(len(pictures)))
     names = [name for name in files if name not in skipped]
     best = scores.argmax(axis=1)
     return [

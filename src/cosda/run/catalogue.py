@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterable
 from typing import Any
 
 from cosda.methods import METHODS, method_class
+from cosda.records import Run
 from cosda.run.config import SECTIONS, ablations, resolve
 from cosda.settings import settings_of
 
@@ -43,6 +46,29 @@ def settings_rows(
                     "symbol": one.symbol,
                     "allowed": one.allowed,
                     "help": one.help,
+                }
+            )
+    return rows
+
+
+def cost_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """What each method cost in the given runs: passes are exact, seconds and memory are those of the machine."""
+    by_method: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        by_method.setdefault((str(run.config["benchmark"]), run.label), []).append(run)
+    rows = []
+    for (benchmark, label), group in sorted(by_method.items()):
+        passes = [record["passes"] for run in group for record in run.of("loss")]
+        timing = [facts for run in group for facts in run.timing]
+        if timing:
+            rows.append(
+                {
+                    "benchmark": benchmark,
+                    "method": label,
+                    "passes per step": round(statistics.mean(passes), 2),
+                    "seconds per epoch": round(statistics.median(facts["seconds"] for facts in timing), 3),
+                    "pictures per second": round(statistics.median(f["pictures"] / f["seconds"] for f in timing)),
+                    "peak MiB of the process": round(max(facts["peak_bytes"] for facts in timing) / 2**20),
                 }
             )
     return rows

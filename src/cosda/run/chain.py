@@ -14,16 +14,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cosda.data.domain import Domain
 from cosda.data.loader import Loader, open_loader
-from cosda.methods import Method
+from cosda.methods import Method, method_class
 from cosda.models.artifact import Model
+from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network, place
+from cosda.parts.dual_speed import set_statistics, statistics_lent
+from cosda.randomness import stream
 from cosda.records import Run, RunFolder, read_run, write_json
 from cosda.run.adapt import Epoch, Training
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.config import Plan
+from cosda.run.edges import check_edges, open_edges
 from cosda.run.environment import describe_environment
 from cosda.run.evaluate import embed, measure
 from cosda.run.prepare import EVALUATION_BATCH, Machine, prepare
@@ -53,13 +58,36 @@ def execute(
             write_json(folder.path / "environment.json", describe_environment(device))
             # A copy, because the given model stays as it is.
             model = replace(model, network=copy.deepcopy(model.network)) if model else new_model(plan)
+            model = _with_masks(model, plan, domains, watcher)
             ready = {
                 name: prepare(domain, plan, model, device, machine, watcher).domain for name, domain in domains.items()
             }
+            for target in plan.domains[1:]:
+                check_edges(plan.section("adapt", target), ready[target])
             if plan.model is None:
                 model = source_model(plan, ready[plan.domains[0]], model, runs, device, watcher)
             _Chain(plan, ready, model, folder, device, watcher).run()
     return read_run(folder.path)
+
+
+def _with_masks(model: Model, plan: Plan, domains: Mapping[str, Domain], watcher: Watcher) -> Model:
+    """A given model with masks gets one for each target that is new to it; its source it must know."""
+    network = model.network
+    if not isinstance(network, MaskedNetwork):
+        if method_class(plan.method).source_settings:
+            watcher.note(
+                f"the given model has no masks, so {plan.method} protects nothing of what it knows; "
+                f"'cosda run --method {plan.method}' trains source models that have them"
+            )
+        return model
+    if plan.domains[0] in domains:
+        network.for_domain(plan.domains[0])
+    new = [name for name in plan.domains[1:] if name not in network.domains]
+    if not new:
+        return model
+    watcher.note(f"the model gets a new mask for {', '.join(new)}; it had masks for {', '.join(network.domains)}")
+    grown = network.with_domains(new, stream(plan.seed, "masks"))
+    return replace(model, network=grown, architecture=replace(model.architecture, domains=grown.domains))
 
 
 @dataclass
@@ -98,10 +126,13 @@ class _Chain:
         pictures = open_loader(
             self.domains[target].without_labels(), "train", self.model.preprocessing, self.device,
             how.batch_size, self.plan.seed, how.epoch_pictures,
+            open_edges(how, how.epochs, self.domains[target], self.device),
         )  # fmt: skip
         incoming = {key: value.detach().clone() for key, value in self.student.state_dict().items()}
+        kind = method.native_statistics if how.statistics == "native" else how.statistics
         name = f"{self.plan.label} → {target}"
-        training = Training(method, self.student, pictures, how, self.plan.seed, stage, name, self.watcher)
+        student = self.student.for_domain(target)
+        training = Training(method, student, pictures, how, self.plan.seed, stage, name, self.watcher)
 
         def checkpoint() -> None:
             state = {"stage": stage, "training": training.state_dict(), "incoming": incoming}
@@ -111,7 +142,9 @@ class _Chain:
         def after_epoch(facts: Epoch) -> None:
             self.folder.append("loss", stage=stage, **facts.recorded)
             self.folder.append_timing(stage=stage, **facts.timing)
-            self._measure(method.predictor(target), stage, facts.epoch, target)
+            predictor = method.predictor(target)
+            with statistics_lent(predictor, training.statistics(kind, predictor)):
+                self._measure(predictor, stage, facts.epoch, target)
             checkpoint()
 
         if saved is None:
@@ -119,11 +152,15 @@ class _Chain:
         else:
             training.load_state_dict(saved["training"])
         training.run(after_epoch)
-        self.student.load_state_dict(method.predictor(target).state_dict())
+        predictor = method.predictor(target)
+        found = {each: training.statistics(each, predictor) for each in ("own", "merged")}
+        self.student.load_state_dict(predictor.state_dict())
+        set_statistics(self.student, found[kind])
         step = {"step": "adapt", "domain": target, "method": self.plan.method, "variant": self.plan.variant}
         settings = {"seed": self.plan.seed, "epochs": how.epochs, "settings": method.settings()}
         self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **settings}])
         self._close_stage(stage)
+        self._measure_otherwise(stage, kind, found)
 
     def _close_stage(self, stage: int) -> None:
         """Save what the stage hands on, and measure it on all domains of the chain, seen or not."""
@@ -133,23 +170,34 @@ class _Chain:
         if stage in (0, len(self.plan.domains) - 1):
             self._embed(stage)
 
-    def _measure(self, network: Network, stage: int, epoch: int | None, name: str) -> None:
+    def _measure_otherwise(self, stage: int, kind: str, found: Mapping[str, list[Tensor]]) -> None:
+        """What the same weights give with the other BatchNorm statistics: part of all forgetting is in these."""
+        other = "own" if kind == "merged" else "merged"
+        if found[other]:
+            with statistics_lent(self.student, found[other]):
+                for name in self.plan.domains:
+                    self._measure(self.student, stage, None, name, record="alternative", statistics=other)
+
+    def _measure(
+        self, network: Network, stage: int, epoch: int | None, name: str, record: str = "accuracy", **more: str
+    ) -> None:
         domain = self.domains.get(name)
         if domain is None or domain.labels is None or len(domain.test) == 0:
             return
         images, correct = measure(
-            network, self._test_loader(domain), domain.labels[domain.test], len(self.plan.classes)
+            network.for_domain(name), self._test_loader(domain), domain.labels[domain.test], len(self.plan.classes)
         )
         facts = {"domain": name, "split": "test", "images": images, "correct": correct}
-        self.folder.append("accuracy", stage=stage, epoch=epoch, **facts)
-        self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
+        self.folder.append(record, stage=stage, epoch=epoch, **facts, **more)
+        if record == "accuracy":
+            self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
 
     def _embed(self, stage: int) -> None:
         known = [(number, self.domains[n]) for number, n in enumerate(self.plan.domains) if n in self.domains]
         loaders = [(number, self._test_loader(domain), domain.labels) for number, domain in known]
         path = self.folder.path / "embedding" / f"stage-{stage}.npz"
         path.parent.mkdir(exist_ok=True)
-        np.savez(path, allow_pickle=False, **embed(self.student, loaders, self.plan.seed))
+        np.savez(path, allow_pickle=False, **embed(self.student, loaders, self.plan.seed, self.plan.domains))
         self.folder.append("embedding", stage=stage, file=f"embedding/{path.name}")
 
     def _test_loader(self, domain: Domain) -> Loader:

@@ -18,6 +18,7 @@ from cosda.data.domain import Headline, Protocol_
 from cosda.errors import CosdaError, nearest
 from cosda.methods import Method, method_class
 from cosda.records import Json, digest
+from cosda.run.edges import EdgeSettings
 from cosda.settings import build, check, parse_value, setting, settings_of
 
 
@@ -41,7 +42,7 @@ class NetworkSettings:
 
 
 @dataclass(frozen=True)
-class Optimisation:
+class Optimisation(EdgeSettings):
     """SGD with momentum; the rate falls along a cosine once an epoch and starts anew with each target."""
 
     epochs: int = setting(20, "epochs for each target", low=0, symbol="E")
@@ -54,11 +55,24 @@ class Optimisation:
     weight_decay: float = setting(5e-4, "weight decay, on all parameters", low=0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.lr_end > self.lr:
             raise CosdaError(
                 f"lr_end = {self.lr_end:g} exceeds lr = {self.lr:g}: rates never rise in training. "
                 "Lower lr_end or raise lr."
             )
+
+
+@dataclass(frozen=True)
+class AdaptSettings(Optimisation):
+    """Adaptation to a target."""
+
+    statistics: Literal["native", "own", "merged"] = setting(
+        "native", "BatchNorm statistics of the model that is measured and handed on; 'native' is the method's choice"
+    )
+    merge_momentum: tuple[float, float] = setting(
+        (0.95, 0.99), "how slowly merged statistics follow, for methods that do not merge them", low=0, high=1
+    )
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ SECTIONS: dict[str, type] = {
     "data": DataSettings,
     "network": NetworkSettings,
     "source": SourceSettings,
-    "adapt": Optimisation,
+    "adapt": AdaptSettings,
 }
 
 

@@ -1,40 +1,23 @@
-"""The demonstration: yardsticks, CoSDA and CoSDA without dual speed along the embedded chain, over several seeds."""
+"""The demonstration: yardsticks, methods and an ablation along the embedded chain, over several seeds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cosda.data.digits import load
+from cosda.errors import CosdaError
 from cosda.records import Run
-from cosda.run.api import run_chain
-from cosda.run.prepare import Machine
+from cosda.run.bench import Job, run_jobs
 from cosda.run.watch import Watcher
 
 CHAIN = ("print", "outline", "colour", "hand")
-ROWS: tuple[tuple[str, str | None], ...] = (
-    ("source", None),
-    ("bn", None),
-    ("cosda", None),
-    ("cosda", "no-dual-speed"),
-)
+# `source` comes first: it trains the source model that all others of its seed wait for.
+METHODS = ("source", "shot", "nrc", "aad", "cosda", "cosda+nrc", "cosda+aad")
 
 
-def run_demo(out: Path, seeds: int, machine: Machine, watcher: Watcher) -> list[Run]:
-    """Do all runs, or what is left of them, below ``out``."""
-    benchmark = load()
-    runs = []
-    for seed in range(seeds):
-        for method, ablation in ROWS:
-            runs.append(
-                run_chain(
-                    benchmark,
-                    method,
-                    domains=CHAIN,
-                    ablation=ablation,
-                    seed=seed,
-                    out=out / "runs",
-                    machine=machine,
-                    watcher=watcher,
-                )
-            )
-    return runs
+def run_demo(out: Path, seeds: int, workers: int | None = None, watcher: Watcher | None = None) -> list[Run]:
+    """Do all runs, or what is left of them, below ``out``, and return them in the order of the table."""
+    jobs = [Job("digits", method, CHAIN, seed) for method in METHODS for seed in range(seeds)]
+    outcome = run_jobs(jobs, out / "runs", workers, watcher)
+    for job, reason in outcome.failed.items():
+        raise CosdaError(f"the run {job} failed: {reason}")
+    return outcome.runs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,15 +41,21 @@ def measure(network: Network, loader: Loader, labels: Index, classes: int) -> tu
     return images.tolist(), correct.tolist()
 
 
-def embed(network: Network, domains: list[tuple[int, Loader, Index | None]], seed: int) -> dict[str, NDArray[Any]]:
-    """Features of a sample of each domain (number, pictures, labels), reduced to a few principal components."""
+def embed(
+    network: Network, domains: list[tuple[int, Loader, Index | None]], seed: int, names: Sequence[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Features of a sample of each domain (number, pictures, labels), reduced to a few principal components.
+
+    ``names`` are those of the domains by number, for networks that need them.
+    """
     features: list[NDArray[Any]] = []
     origin: list[int] = []
     label: list[int] = []
     for number, loader, labels in domains:
         chosen = np.sort(np.random.default_rng(seed).permutation(len(loader))[:EMBEDDED])
         part = replace(loader, positions=loader.positions[chosen])
-        features += [output.features.cpu().numpy() for _, output in outputs(network, part)]
+        seen = network.for_domain(names[number]) if names else network
+        features += [output.features.cpu().numpy() for _, output in outputs(seen, part)]
         origin += [number] * len(part)
         label += [-1] * len(part) if labels is None else labels[part.positions].tolist()
     stacked = np.concatenate(features).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Keep freed memory for the next batch instead of giving it back to the system.
+"""Memory: keep what is freed for the next batch instead of giving it back to the system, and say how much was used.
 
 glibc returns every large block as soon as it is freed, so each batch pays again for the same pages: on a CPU that can
 be most of the time of a forward pass. `benchmarks/memory.py` measures it. Other C libraries are left alone.
@@ -7,7 +7,10 @@ be most of the time of a forward pass. `benchmarks/memory.py` measures it. Other
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import lru_cache
+
+import torch
 
 # Numbers of glibc's mallopt(3).
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX, ARENA_MAX = -1, -2, -4, -8
@@ -22,3 +25,15 @@ def keep_freed_memory() -> bool:
         return False
     wanted = {MMAP_MAX: 0, TRIM_THRESHOLD: 2**31 - 1, TOP_PAD: 2**26, ARENA_MAX: 1}
     return all([mallopt(number, value) for number, value in wanted.items()])
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The most memory used so far: of the device, or of this process where the device is the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "win32":  # has no such count
+        return 0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

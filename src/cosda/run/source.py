@@ -12,6 +12,7 @@ from torch import nn
 from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader, open_loader
 from cosda.errors import CosdaError
+from cosda.methods import method_class
 from cosda.models.artifact import Model, load
 from cosda.models.encoders import Architecture
 from cosda.models.network import Network, place
@@ -21,6 +22,7 @@ from cosda.records import Json, RunFolder, digest, write_json
 from cosda.run.adapt import Epoch, Training
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.config import Plan, SourceSettings
+from cosda.run.edges import open_edges
 from cosda.run.environment import describe_environment
 from cosda.run.evaluate import measure
 from cosda.run.prepare import EVALUATION_BATCH
@@ -29,8 +31,8 @@ from cosda.run.watch import Watcher
 
 
 def source_config(plan: Plan) -> Json:
-    """What decides the numbers of the source model: nothing of the method or the targets."""
-    return {
+    """What decides the numbers of the source model: nothing of the targets, and of most methods nothing."""
+    shared = {
         "kind": "source",
         "benchmark": plan.benchmark,
         "fingerprint": plan.source_fingerprint,
@@ -39,6 +41,8 @@ def source_config(plan: Plan) -> Json:
         "seed": plan.seed,
         "settings": {name: dict(plan.settings[name]) for name in ("data", "network", "source")},
     }
+    own = {key: plan.settings["method"][key] for key in method_class(plan.method).source_settings}
+    return shared | {"method": plan.method, "domains": list(plan.domains), "own": own} if own else shared
 
 
 def source_model(plan: Plan, domain: Domain, model: Model, runs: Path, device: torch.device, watcher: Watcher) -> Model:
@@ -69,16 +73,18 @@ def _train(
     write_json(folder.path / "environment.json", describe_environment(device))
     trained, held_out = split_off(domain.train, how.holdout, plan.seed)
     network = place(trained_part(model.network, plan), device)
-    method = Supervised(how.encoder_rate, how.label_smoothing, torch.from_numpy(labels[trained]).to(device))
+    truth = torch.from_numpy(labels[trained]).to(device)
+    method = Supervised(how.encoder_rate, how.label_smoothing, truth, plan.make_method())
+    edges = open_edges(how, how.epochs, domain, device)
 
     def loader(positions: Index, batch_size: int) -> Loader:
         part = replace(domain, train=positions)
-        return open_loader(part, "train", model.preprocessing, device, batch_size, plan.seed, how.epoch_pictures)
+        return open_loader(part, "train", model.preprocessing, device, batch_size, plan.seed, how.epoch_pictures, edges)
 
     def record(split: str, positions: Index, epoch: int | None) -> None:
         if len(positions):
             part = loader(positions, EVALUATION_BATCH)
-            images, correct = measure(network, part, labels[positions], len(plan.classes))
+            images, correct = measure(network.for_domain(domain.name), part, labels[positions], len(plan.classes))
             facts = {"domain": domain.name, "split": split, "images": images, "correct": correct}
             folder.append("accuracy", stage=0, epoch=epoch, **facts)
 
@@ -110,10 +116,11 @@ def new_model(plan: Plan) -> Model:
     architecture = Architecture(network.encoder, network.bottleneck, len(plan.classes), plan.input_width)
     torch.manual_seed(derive(plan.seed, "network"))
     built = architecture.build(network.weights)
+    built = plan.make_method().source_network(built, network.bottleneck, plan.domains)
     made_for = built.encoder.preprocessing
     assert isinstance(made_for, Preprocessing)
     how = replace(made_for, size=data.size or made_for.size, profile=data.profile, flip=data.flip)
-    return Model(built, architecture, plan.classes, how, [])
+    return Model(built, replace(architecture, domains=built.domains), plan.classes, how, [])
 
 
 def trained_part(network: Network, plan: Plan) -> Network:
