@@ -167,13 +167,22 @@ class Run:
         measure = metrics.per_class if self.config["headline"] == "per-class" else metrics.top1
         return measure(record["correct"], record["images"])
 
-    def matrix(self) -> list[list[float]] | None:
-        """``accuracy[stage][domain]`` of the models handed on, or None while a cell is missing."""
-        cells = {(r["stage"], r["domain"]): self.accuracy(r) for r in self.of("accuracy", epoch=None, split="test")}
+    def matrix(self, other: bool = False) -> list[list[float]] | None:
+        """``accuracy[stage][domain]`` of the models handed on, or None while a cell is missing.
+
+        ``other``: with the other BatchNorm statistics, which differ from stage 1 on.
+        """
+        found = {
+            (r["stage"], r["domain"]): self.accuracy(r)
+            for r in self.records
+            if r["kind"] == ("alternative" if other and r["stage"] else "accuracy")
+            and r["epoch"] is None
+            and r["split"] == "test"
+        }
         wanted = [[(stage, domain) for domain in self.domains] for stage in range(len(self.domains))]
-        if any(cell not in cells for row in wanted for cell in row):
+        if any(cell not in found for row in wanted for cell in row):
             return None
-        return [[cells[cell] for cell in row] for row in wanted]
+        return [[found[cell] for cell in row] for row in wanted]
 
     def summary(self) -> Json:
         """The matrix and the numbers that follow from it; empty while a cell is missing."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from cosda.records import Run
 from cosda.report import wording
 from cosda.report.columns import SUMMARY
+from cosda.report.pairs import PairTable, pair_tables
 from cosda.report.tables import Section, build
 
 CSV_HEADER = (
@@ -37,6 +38,8 @@ def markdown(runs: Sequence[Run]) -> str:
     lines = ["# cosda report", ""]
     for section in tables.sections:
         lines += _section(section)
+    for pairs in pair_tables(tables.sections):
+        lines += _pairs(pairs)
     if tables.left_out:
         lines += ["## Runs that could not be placed", ""]
         lines += [f"- {_code(p.run.path.name)}: {_plain(p.reason)}" for p in tables.left_out]
@@ -122,6 +125,22 @@ def _table(section: Section, name: str) -> list[str]:
             cells.append(f"**{text}**" if wording.is_best(section, row, i) else text)
         lines.append(_line([_plain(row.name), wording.seeds(row), *cells]))
     return lines
+
+
+def _pairs(table: PairTable) -> list[str]:
+    titles = [_plain(" → ".join(pair)) for pair in table.pairs]
+    lines = [f"## {_plain(table.benchmark)}: all pairs (rule: {_plain(table.select)})", ""]
+    lines += ["Accuracy on the target | drop on the source, mean over seeds. Last column: the same weights with the"]
+    lines += ["other BatchNorm statistics (merged over domains, or the target's own).", ""]
+    lines += [_line(["method", *titles, "average", "average, other statistics"])]
+    lines += [_line(["---", *("--:" for _ in titles), "--:", "--:"])]
+    for row in table.rows:
+        lines += [_line([_plain(row.name), *map(_pair, (*row.cells, row.average, row.other_average))])]
+    return [*lines, ""]
+
+
+def _pair(cell: tuple[float, float] | None) -> str:
+    return "–" if cell is None else f"{wording.percent(cell[0])} \\| {wording.percent(cell[1])}"
 
 
 def _line(cells: list[str]) -> str:
