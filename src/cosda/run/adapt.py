@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.methods.base import Group, Method, Progress
-from cosda.models.network import Network, statistics, weights
+from cosda.models.network import Network, statistics
 from cosda.parts.dual_speed import MergedStatistics
 from cosda.parts.schedule import cosine
 from cosda.randomness import derive, stream
@@ -99,8 +99,6 @@ class Training:
             sums.add(values)
             pictures += len(batch)
             self.watcher.advance(pictures=len(batch), values=values)
-        # The last step has no next loss that would show that it went wrong.
-        self._check(all(bool(w.isfinite().all()) for w in weights(self.student)), "the weights became infinite")
         self.method.end_epoch()
         if isinstance(self.how, AdaptSettings):
             self.merged.follow(self.student, cosine(*self.how.merge_momentum, epoch, epochs))
@@ -121,7 +119,11 @@ class Training:
         """Add the terms, go back, step; a method without terms (such as `bn`) has nothing to update."""
         values = {name: float(term.detach()) for name, term in terms.items()}
         for name, value in values.items():
-            self._check(math.isfinite(value), f"the term '{name}' became {value}")
+            if not math.isfinite(value):
+                raise CosdaError(
+                    f"the term '{name}' became {value} in epoch {self.epoch + 1} on {self.name}. "
+                    "Lower the learning rate (--set adapt.lr=…) or look at the pictures with 'cosda doctor'."
+                )
         if terms and self.optimiser is not None:
             self.optimiser.zero_grad(set_to_none=True)
             torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
@@ -129,13 +131,6 @@ class Training:
             self.optimiser.step()
             self.method.after_update()
         return values
-
-    def _check(self, finite: bool, what: str) -> None:
-        if not finite:
-            raise CosdaError(
-                f"{what} in epoch {self.epoch + 1} on {self.name}. "
-                "Lower the learning rate (--set adapt.lr=…) or look at the pictures with 'cosda doctor'."
-            )
 
     def _set_rates(self) -> dict[str, float]:
         """All groups fall in proportion, so no rate ever rises."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cosda.data.domain import Index
 from cosda.data.loader import Loader
+from cosda.errors import CosdaError
 from cosda.models.network import Network, evaluating
 from cosda.types import Output
 
@@ -24,7 +25,11 @@ def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]
     """The network's output for all pictures, batch by batch, with their index."""
     with evaluating(network):
         for batch in loader.sweep("test"):
-            yield batch.index, network(batch.images)
+            output = network(batch.images)
+            # The loss after the last step would show it, but there is none.
+            if not bool(output.logits.isfinite().all()):
+                raise CosdaError("the model became unusable: its predictions are not numbers. Lower the learning rate.")
+            yield batch.index, output
 
 
 def probabilities(network: Network, loader: Loader) -> NDArray[np.float32]:
