@@ -14,7 +14,7 @@ from cosda.data.domain import Domain, Files
 from cosda.data.loader import Loader, open_loader, prefetched
 from cosda.preprocessing import FEATURE_VECTORS
 from cosda.types import Batch
-from tiny import CPU, SEEN, tiny_domain
+from tiny import CPU, SEEN, tiny_domain, tiny_loader
 
 
 def numbered(count=20, batch_size=6, positions=None, **other):
@@ -229,3 +229,15 @@ def test_a_broken_picture_stops_the_epoch():
     with pytest.raises(OSError, match="disk gone"):
         list(loader.epoch(0, 0))
     assert not prefetching()
+
+
+def test_a_bank_that_is_built_anew_sees_other_boxes_in_each_epoch():
+    loader = tiny_loader()
+
+    def weak(epoch):
+        loader.begin_epoch(epoch)
+        return torch.cat([batch.images for batch in loader.sweep("weak")])
+
+    first, second, again = weak(0), weak(1), weak(0)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)

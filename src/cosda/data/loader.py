@@ -26,7 +26,7 @@ from cosda.types import Batch
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Loader:
     """Batches of some positions of a domain's samples. It knows nothing of labels."""
 
@@ -38,6 +38,7 @@ class Loader:
     seed: int = 0
     epoch_pictures: int = 0  # at most so many pictures an epoch; 0 is all
     edges: EdgeMixing | None = None  # mixed into all training views of pictures, never into test views
+    now: int = 0  # the epoch for which sweeps make their views
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -48,7 +49,8 @@ class Loader:
         return len(self._cut(np.arange(len(self))))
 
     def begin_epoch(self, epoch: int) -> None:
-        """From now on views, those of sweeps too, are made for this epoch: the last ones may have no edges."""
+        """From now on views are made for this epoch: sweeps see other boxes, and the last epochs may have no edges."""
+        self.now = epoch
         if self.edges is not None:
             self.edges.epoch = epoch
 
@@ -62,7 +64,7 @@ class Loader:
         """All pictures once, in order of their index."""
         order = np.arange(len(self))
         chunks = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
-        return self._batches(chunks, (view,), derive(self.seed, "sweep"))
+        return self._batches(chunks, (view,), derive(self.seed, "sweep", self.now))
 
     def _cut(self, order: Index) -> list[Index]:
         """An epoch's batches. A last batch of one picture is left out: it has no statistics of its own."""
