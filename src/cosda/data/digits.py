@@ -22,7 +22,7 @@ from cosda.data.domain import Benchmark, Domain
 
 SIDE = 32
 SCALE = 4  # glyphs are drawn four times as large and then reduced, which smooths their edges
-TRAIN, TEST = 1200, 600
+TRAIN, TEST = 1200, 300
 
 FACES = (
     "DejaVuSans.ttf", "DejaVuSans-Bold.ttf", "DejaVuSans-Oblique.ttf", "DejaVuSansMono.ttf",

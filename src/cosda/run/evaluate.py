@@ -17,7 +17,7 @@ from cosda.errors import CosdaError
 from cosda.models.network import Network, evaluating
 from cosda.types import Output
 
-EMBEDDED = 200  # pictures of each domain whose features are kept for the report's t-SNE
+EMBEDDED = 150  # pictures of each domain whose features are kept for the report's t-SNE
 COMPONENTS = 50  # principal components of them, as is usual before t-SNE
 
 
