@@ -37,7 +37,7 @@ def test_pictures_labels_and_splits(benchmark, name):
 def test_rendered_classes_are_balanced_in_both_splits(benchmark, name):
     domain = benchmark[name]
     assert np.bincount(domain.labels[domain.train]).tolist() == [120] * 10
-    assert np.bincount(domain.labels[domain.test]).tolist() == [60] * 10
+    assert np.bincount(domain.labels[domain.test]).tolist() == [30] * 10
 
 
 def test_every_class_is_in_both_splits_of_handwriting(benchmark):
