@@ -11,7 +11,7 @@ from cosda.records import Run
 from cosda.report import wording
 from cosda.report.columns import SUMMARY
 from cosda.report.pairs import PairTable, pair_tables
-from cosda.report.tables import Section, build
+from cosda.report.tables import Cell, Section, build
 
 CSV_HEADER = (
     "benchmark",
@@ -130,17 +130,26 @@ def _table(section: Section, name: str) -> list[str]:
 def _pairs(table: PairTable) -> list[str]:
     titles = [_plain(" → ".join(pair)) for pair in table.pairs]
     lines = [f"## {_plain(table.benchmark)}: all pairs (rule: {_plain(table.select)})", ""]
-    lines += ["Accuracy on the target | drop on the source, mean over seeds. Last column: the same weights with the"]
-    lines += ["other BatchNorm statistics (merged over domains, or the target's own).", ""]
+    lines += ["Accuracy on the target | drop on the source: mean over seeds, and ± their spread in the averages. Last"]
+    lines += [
+        "column: the same weights with the other BatchNorm statistics (merged over domains, or the target's own).",
+        "",
+    ]
     lines += [_line(["method", *titles, "average", "average, other statistics"])]
     lines += [_line(["---", *("--:" for _ in titles), "--:", "--:"])]
     for row in table.rows:
-        lines += [_line([_plain(row.name), *map(_pair, (*row.cells, row.average, row.other_average))])]
+        cells = [_both(_mean(pair.accuracy), _mean(pair.drop)) for pair in row.pairs]
+        averages = [_both(*map(wording.show_cell, (p.accuracy, p.drop))) for p in (row.average, row.other_average)]
+        lines += [_line([_plain(row.name), *cells, *averages])]
     return [*lines, ""]
 
 
-def _pair(cell: tuple[float, float] | None) -> str:
-    return "–" if cell is None else f"{wording.percent(cell[0])} \\| {wording.percent(cell[1])}"
+def _mean(cell: Cell) -> str:
+    return "–" if cell.mean is None else wording.percent(cell.mean)
+
+
+def _both(accuracy: str, drop: str) -> str:
+    return f"{accuracy} \\| {drop}"
 
 
 def _line(cells: list[str]) -> str:
