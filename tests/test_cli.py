@@ -251,8 +251,13 @@ def test_every_command_in_the_readme_runs(cosda, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "office31").mkdir()
     for ours, theirs in (("one", "amazon"), ("two", "dslr"), ("two", "webcam")):
         (tmp_path / "office31" / theirs).symlink_to(photos / ours)
-    quick = {"run": ["--epochs", "1", "--set", "source.epochs=1"], "adapt": ["--epochs", "1"],
-             "source": ["--epochs", "1", "--encoder", "small", "--size", "16"]}  # fmt: skip
+    few = ["--epochs", "1", "--set", "source.epochs=1"]
+    quick = {
+        "run": few,
+        "bench": [*few, "--seeds", "1"],
+        "adapt": ["--epochs", "1"],
+        "source": ["--epochs", "1", "--encoder", "small", "--size", "16"],
+    }
     commands = readme_commands()
     assert len(commands) > 8
     for command in commands:

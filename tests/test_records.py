@@ -333,3 +333,14 @@ def test_a_report_on_nothing_but_damage_can_be_written(tmp_path, format):
     (write_run(tmp_path / "broken") / "config.json").write_text("{", encoding="utf-8")
     text = render_report(find_runs([tmp_path]), format)
     assert "config.json is damaged" in text
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
+    path = tmp_path / "run"
+    with RunFolder(path, {"kind": "adapt"}):
+        pass
+    (path / "models" / ".stage-0.123.tmp").mkdir(parents=True)
+    (path / "models" / ".stage-0.123.tmp" / "model.json").write_text("half")
+    (path / "config.json.123.tmp").write_text("half")
+    with RunFolder(path, {"kind": "adapt"}):
+        assert sorted(p.name for p in path.rglob("*")) == ["config.json", "models"]

@@ -81,6 +81,7 @@ class RunFolder:
                 f"another process is writing to {self.path}. Wait for it to end, or use another --out or --seed."
             ) from None
         self.path.mkdir(exist_ok=True)
+        self._sweep()
         if not (self.path / "config.json").exists():
             write_json(self.path / "config.json", self.config)
         return self
@@ -91,6 +92,12 @@ class RunFolder:
         self._lock.release()
         if (self.path / "done.json").exists():
             Path(self._lock.lock_file).unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """Remove what a killed process left half-written; nobody else writes here now."""
+        for path in sorted(self.path.rglob("*")):
+            if path.suffix in (".tmp", ".old"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     @property
     def finished(self) -> bool:
