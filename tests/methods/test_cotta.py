@@ -286,10 +286,10 @@ def test_originally_they_meet_at_every_step_before_the_restore() -> None:
     taken: list[list[Tensor]] = []
     meet = method.pair.meet
 
-    def watched(momentum: float, statistics_momentum: float) -> None:
+    def watched(momentum: float, statistics_momentum: float, mixture: bool) -> None:
         assert (momentum, statistics_momentum) == (0.999, 0.999)
         taken.append([p.detach().clone() for p in work.student.parameters()])
-        meet(momentum, statistics_momentum)
+        meet(momentum, statistics_momentum, mixture)
 
     method.pair.meet = watched  # type: ignore[assignment]
     work._update(method.step(next(iter(work.loader.epoch(1, 0)))))

@@ -13,7 +13,6 @@ a batch without a confident picture has no consistency term (in the authors' cod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -21,9 +20,10 @@ import torch
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Method, Objective, Pictures, Progress, module_state
+from cosda.methods.base import Objective, Pictures, Progress
+from cosda.methods.dual_speed import DualSpeedMethod
 from cosda.models.network import Network
-from cosda.parts.dual_speed import DualSpeed, batch_statistics
+from cosda.parts.dual_speed import batch_statistics
 from cosda.parts.mixup import draw_mixing
 from cosda.settings import setting
 from cosda.types import Batch, Losses, Output, Target
@@ -55,11 +55,10 @@ class TeacherLabels:
 
 
 @dataclass
-class CoSDA(Method):
+class CoSDA(DualSpeedMethod):
     """Dual-speed teacher and student with mixed-up consistency and mutual information."""
 
     title: ClassVar[str] = "dual-speed teacher and student (the paper's method)"
-    native_statistics: ClassVar[Literal["own", "merged"]] = "merged"
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "authors": {
@@ -83,25 +82,13 @@ class CoSDA(Method):
         (0.0, 0.0), "learn only pictures whose teacher confidence exceeds this; from first to last epoch",
         low=0, high=1, symbol="κ",
     )  # fmt: skip
-    momentum: tuple[float, float] = setting(
-        (0.9, 0.99), "share of the teacher's weights that stays at a meeting", low=0, high=1, symbol="m"
-    )
-    statistics_momentum: tuple[float, float] | None = setting(
-        None, "the same for BatchNorm statistics; 'none' takes that of the weights", low=0, high=1
-    )
-    statistics_merge: Literal["linear", "mixture"] = setting(
-        "linear", "average variances, or take the variance of the mixture of both domains"
-    )
     teacher_statistics: Literal["batch", "global"] = setting(
         "batch", "BatchNorm statistics with which the teacher labels"
     )
-    meeting: Literal["epoch", "step"] = setting("epoch", "when the teacher takes in the student")
-    restart: bool = setting(False, "the student restarts from the teacher after each epoch")
 
     def setup(self, student: Network, pictures: Pictures) -> None:
-        """Teacher and student start from the model carried so far."""
+        """The teacher labels, unless a composition says otherwise."""
         super().setup(student, pictures)
-        self.pair = DualSpeed(student)
         self.objective: Objective = TeacherLabels(self.temperature, self.consistency, self.gate)
 
     def begin_epoch(self, progress: Progress) -> None:
@@ -121,38 +108,9 @@ class CoSDA(Method):
             terms["information"] = self.information * losses.negative_information(judged.logits)
         return terms
 
-    def after_update(self) -> None:
-        """Without dual speed the two meet at every step."""
-        if self.meeting == "step":
-            self._meet()
-
-    def end_epoch(self) -> None:
-        """Lines 11 to 13 of Algorithm 1; the authors' code also copies the teacher back."""
-        if self.meeting == "epoch":
-            self._meet()
-        if self.restart:
-            self.pair.restart()
-
-    def predictor(self, domain: str | None = None) -> Network:
-        """The teacher, with the merged statistics; no domain name is needed."""
-        return self.pair.teacher
-
-    def state_dict(self) -> dict[str, Any]:
-        """The teacher."""
-        return {"teacher": module_state(self.pair.teacher)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The teacher."""
-        self.pair.teacher.load_state_dict(state["teacher"])
-
     def _look(self, batch: Batch) -> Output:
         teacher = self.pair.teacher
         if self.teacher_statistics == "global":
             return teacher(batch.images)  # type: ignore[no-any-return]
         with batch_statistics(teacher):
             return teacher(batch.images)  # type: ignore[no-any-return]
-
-    def _meet(self) -> None:
-        momentum = self.progress.between(*self.momentum)
-        statistics = self.progress.between(*(self.statistics_momentum or self.momentum))
-        self.pair.meet(momentum, statistics, mixture=self.statistics_merge == "mixture")

@@ -27,20 +27,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Method, Pictures, Progress, module_state
+from cosda.methods.base import Pictures, Progress, module_state
+from cosda.methods.dual_speed import DualSpeedMethod
 from cosda.models.network import Network, freeze
 from cosda.parts.augment import Augmentation, lend, normal_like
-from cosda.parts.dual_speed import DualSpeed, batch_statistics
+from cosda.parts.dual_speed import batch_statistics
 from cosda.settings import setting
 from cosda.types import Batch, Losses
 
 
 @dataclass
-class CoTTA(Method):
+class CoTTA(DualSpeedMethod):
     """Augmentation-averaged labels and stochastic restore. Default numbers are the study's for Office-Home."""
 
     title: ClassVar[str] = "augmentation-averaged teacher, weights restored to the source at random"
-    native_statistics: ClassVar[Literal["own", "merged"]] = "merged"
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "authors": {},  # their deviations from CoTTA are traps or are the defaults; only benchmark numbers differ
@@ -66,19 +66,14 @@ class CoTTA(Method):
         (0.3, 0.5), "learn only labels whose confidence exceeds this; from first to last epoch",
         low=0, high=1, symbol="κ",
     )  # fmt: skip
-    meeting: Literal["epoch", "step"] = setting("epoch", "when the teacher takes in the student")
     restart: bool = setting(True, "the student restarts from the teacher after each epoch")
-    momentum: tuple[float, float] = setting(
-        (0.9, 0.99), "share of the teacher's weights that stays at a meeting", low=0, high=1, symbol="m"
-    )
     statistics_momentum: tuple[float, float] | None = setting(
         (0.95, 0.99), "the same for BatchNorm statistics; 'none' takes that of the weights", low=0, high=1
     )
 
     def setup(self, student: Network, pictures: Pictures) -> None:
-        """Teacher and student start from the model carried so far; the first one ever seen is the source."""
+        """The first model ever seen is the source."""
         super().setup(student, pictures)
-        self.pair = DualSpeed(student)
         source: Network | None = getattr(self, "source", None)
         if source is None or self.anchor == "stage":
             source = copy.deepcopy(student)
@@ -103,8 +98,7 @@ class CoTTA(Method):
     @torch.no_grad()
     def after_update(self) -> None:
         """Stochastic restore; in the original the teacher takes in the student just before it."""
-        if self.meeting == "step":
-            self._meet()
+        super().after_update()
         if not self.restore:
             return
         trained = {id(parameter) for group in self.parameters() for parameter in group.parameters}
@@ -114,24 +108,13 @@ class CoTTA(Method):
                 back = torch.rand(own.shape, generator=rng, device=own.device) < self.restore
                 own.copy_(torch.where(back, source, own))
 
-    def end_epoch(self) -> None:
-        """The offline form: they meet, and the student restarts."""
-        if self.meeting == "epoch":
-            self._meet()
-        if self.restart:
-            self.pair.restart()
-
-    def predictor(self, domain: str | None = None) -> Network:
-        """The teacher, with the merged statistics; no domain name is needed."""
-        return self.pair.teacher
-
     def state_dict(self) -> dict[str, Any]:
         """The teacher, and the source: a run that goes on in a later stage never sees it again."""
-        return {"teacher": module_state(self.pair.teacher), "source": module_state(self.source)}
+        return {**super().state_dict(), "source": module_state(self.source)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Both."""
-        self.pair.teacher.load_state_dict(state["teacher"])
+        super().load_state_dict(state)
         self.source.load_state_dict(state["source"])
 
     def _label(self, images: Tensor) -> Tensor:
@@ -150,10 +133,6 @@ class CoTTA(Method):
         if images.dim() == 4:
             return self.augment(images, self.pictures.preprocessing, rng)
         return images + self.feature_noise * normal_like(images, rng)
-
-    def _meet(self) -> None:
-        momentum = self.progress.between(*self.momentum)
-        self.pair.meet(momentum, self.progress.between(*(self.statistics_momentum or self.momentum)))
 
 
 def _look(network: Network, images: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from cosda import losses
 from cosda.methods.base import Group, Method, Pictures, Progress, trained
 from cosda.models.network import Network
+from cosda.parts.bank import nearest
 from cosda.parts.prototypes import centroid_labels, see_all
 from cosda.settings import setting
 from cosda.types import Batch, Losses
@@ -97,11 +98,11 @@ class DaC(Method):
         self.groups[batch.index] = torch.where(sure >= self.gate, best, self.groups[batch.index])
         u, u1, u2 = (F.normalize(view.features) for view in (weak, one, two))
         likeness = u @ self.memory.T / self.temperature  # o (B, N)
-        count = min(self.neighbours, len(self.memory))
-        local = (u * (u1 + u2)).sum(dim=1) / (2 * self.temperature) + likeness.topk(count, dim=1).values.sum(dim=1)
+        near = nearest(u.detach(), self.memory, self.neighbours)  # (B, k), a picture's own row among them
+        local = (u * (u1 + u2)).sum(dim=1) / (2 * self.temperature) + likeness.gather(1, near).sum(dim=1)
         # Only ids that exist get a column: at most N instead of C + N.
         dense = torch.unique(self.groups, return_inverse=True)[1]
-        contrast = losses.adaptive_contrast(likeness, local, dense, dense[batch.index], count + 1)
+        contrast = losses.adaptive_contrast(likeness, local, dense, dense[batch.index], near.shape[1] + 1)
         mmd = losses.classwise_mmd(likeness, self.labels, self.groups < self.classes, batch.index, self.classes)
         self.fresh = batch.index, u.detach()
         return {**terms, "contrast": self.contrast * contrast, "mmd": self.mmd * mmd}
