@@ -17,7 +17,7 @@ from cosda.models.network import place
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
 from cosda.randomness import stream
 from cosda.run.adapt import Training
-from cosda.run.config import Optimisation
+from cosda.run.sections import Optimisation
 
 CPU = torch.device("cpu")
 CASES = {

@@ -24,17 +24,19 @@ LAYERS = {
     "settings": {"errors"},
     "preprocessing": {"errors"},
     "records": {"errors", "metrics"},
+    "selection": {"errors", "records"},
     "losses": {"types"},
 }
-BASE = {"errors", "settings", "randomness", "preprocessing", "types", "metrics", "records"}
+BASE = {"errors", "settings", "randomness", "preprocessing", "types", "metrics", "records", "selection"}
 LAYERS["models"] = {"errors", "preprocessing", "randomness", "settings", "types"}
 LAYERS["data"] = {"errors", "preprocessing", "randomness", "settings", "types"}
 LAYERS["parts"] = {"errors", "preprocessing", "randomness", "settings", "types", "losses", "models"}
 LAYERS["methods"] = {"errors", "preprocessing", "randomness", "settings", "types", "losses", "models", "parts"}
 LAYERS["run"] = BASE | {"losses", "models", "data", "parts", "methods"}
-LAYERS["report"] = {"errors", "metrics", "records"}
+LAYERS["report"] = {"errors", "metrics", "records", "selection"}
 LAYERS["terminal"] = BASE | {"run", "report"}
-LAYERS["cli"] = set(LAYERS) | {"terminal"}
+LAYERS["live"] = {"run"}
+LAYERS["cli"] = set(LAYERS)
 LAYERS["__init__"] = set(LAYERS)
 
 

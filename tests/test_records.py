@@ -192,7 +192,7 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path, holder):
 
 def test_waiting_goes_on_when_the_first_is_dead(tmp_path, holder):
     waiting = subprocess.Popen(
-        [sys.executable, "-c", HOLD.replace('"adapt"}', '"adapt"}, wait=True'), str(tmp_path / "run")],
+        [sys.executable, "-c", HOLD.replace('"adapt"}', '"adapt"}, wait=-1'), str(tmp_path / "run")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

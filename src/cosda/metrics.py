@@ -84,3 +84,8 @@ def top1(correct: Sequence[int], images: Sequence[int]) -> float:
 def per_class(correct: Sequence[int], images: Sequence[int]) -> float:
     """Unweighted mean of the accuracies of the classes that occur: VisDA's headline."""
     return mean([c / n for c, n in zip(correct, images, strict=True) if n])
+
+
+def accuracy(headline: str, correct: Sequence[int], images: Sequence[int]) -> float:
+    """The accuracy that a benchmark goes by: ``per-class`` or ``top1``."""
+    return per_class(correct, images) if headline == "per-class" else top1(correct, images)

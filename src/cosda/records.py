@@ -8,6 +8,8 @@
       checkpoint/        the last finished epoch (atomic)
       models/stage-N/    the model carried on from each stage
       embedding/         a sample of features for the report's t-SNE
+      confusion/         who is taken for whom, before the first stage and after the last
+      tensorboard/       and wandb/, wandb.json: what optional writers made of the records
       done.json          written last
 
 config.json holds "kind": "adapt", or "source" for the training of a source model.
@@ -18,9 +20,14 @@ hands on, whose epoch was chosen by the run's selection rule):
     {"kind":"loss","stage":1,"epoch":0,"steps":16,"pictures":1000,"passes":2.0,"rates":{"encoder":1e-3},"terms":{"consistency":0.7}}
     {"kind":"accuracy","stage":1,"epoch":0,"domain":"hand","split":"test","images":[..],"correct":[..]}
     {"kind":"alternative","stage":1,"epoch":null,"statistics":"merged",...}  with the other BatchNorm statistics
+    {"kind":"validation","stage":1,"epoch":0,"pictures":1000,"scores":{"information":1.9}}  label-free; larger is better
+    {"kind":"chosen","stage":1,"rule":"last","epoch":7}  the epoch whose model the stage hands on; null if it had none
     {"kind":"embedding","stage":1,"file":"embedding/stage-1.npz"}
+    {"kind":"confusion","stage":1,"file":"confusion/stage-1.npz"}  a matrix (true, predicted) for each domain: d0, d1, …
 
-``images`` and ``correct`` are counts per class, so that every accuracy can be computed from them.
+``images`` and ``correct`` are counts per class, so that every accuracy can be computed from them. After each epoch the
+stage's target is measured, and the source; the model handed on is measured on all domains. Validators see unlabelled
+training pictures of the target (`cosda.selection` says what they are).
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +48,7 @@ from cosda import metrics
 from cosda.errors import CosdaError
 
 Json = dict[str, Any]
+FOR_EVER = -1.0  # seconds to wait
 
 
 def digest(value: Any) -> str:
@@ -61,16 +69,28 @@ def write_json(path: Path, value: Any) -> None:
     os.replace(temporary, path)
 
 
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"adapt": {"lr": 1}}`` -> ``{"adapt.lr": 1}``, in the order of the tree."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
 class RunFolder:
     """A run folder that this process alone may write to, from ``with`` to the end of the block.
 
-    A second process is told so and stops, or with ``wait`` it waits for the first.
+    A second process waits ``wait`` seconds for the first; then it is told so and stops.
     """
 
-    def __init__(self, path: Path, config: Json, wait: bool = False) -> None:
+    def __init__(self, path: Path, config: Json, wait: float = 0) -> None:
         self.path = path
         self.config = config
-        self._lock = FileLock(path.with_name(path.name + ".lock"), timeout=-1 if wait else 0)
+        self.followers: list[Callable[[], None]] = []  # called when what is recorded is certain
+        self._lock = FileLock(path.with_name(path.name + ".lock"), timeout=wait)
 
     def __enter__(self) -> RunFolder:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,8 +150,14 @@ class RunFolder:
         timing = self.path / "timing.jsonl"  # facts about time stay, but for half a line that a kill left
         _cut(timing, timing.read_bytes().rfind(b"\n") + 1 if timing.exists() else 0)
 
+    def settle(self) -> None:
+        """Say that nothing recorded so far will be cut off again: it lies behind a checkpoint."""
+        for follower in self.followers:
+            follower()
+
     def finish(self, **facts: Any) -> None:
         """Close the run: its checkpoint is no longer needed, and done.json is written last."""
+        self.settle()
         shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
         write_json(self.path / "done.json", facts)
 
@@ -171,8 +197,7 @@ class Run:
 
     def accuracy(self, record: Mapping[str, Any]) -> float:
         """The benchmark's headline accuracy of an accuracy record."""
-        measure = metrics.per_class if self.config["headline"] == "per-class" else metrics.top1
-        return measure(record["correct"], record["images"])
+        return metrics.accuracy(self.config["headline"], record["correct"], record["images"])
 
     def matrix(self, other: bool = False) -> list[list[float]] | None:
         """``accuracy[stage][domain]`` of the models handed on, or None while a cell is missing.

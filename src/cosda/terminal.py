@@ -18,6 +18,7 @@ from cosda.records import Run
 from cosda.run.watch import Watcher
 
 if TYPE_CHECKING:
+    from cosda.report.compare import Comparison
     from cosda.report.tables import Cell
     from cosda.run.api import Evaluation
 
@@ -78,6 +79,23 @@ def print_evaluation(evaluation: Evaluation) -> None:
     )
     text = f"{evaluation.domain}: accuracy {evaluation.top1:.2%}, mean over classes {evaluation.per_class:.2%}"
     _console().print(text, markup=False)
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """What differs between two runs, table by table."""
+    from cosda.report.compare_text import tables
+
+    console = _console()
+    for side, run in (("A", comparison.a), ("B", comparison.b)):
+        missing = comparison.missing.get(side.lower())
+        text = f"{side}: {run.label}, {run.path}" + (f" – no results: {missing}" if missing else "")
+        console.print(text, markup=False, soft_wrap=True)
+    for warning in comparison.warnings:
+        console.print(f"careful: {warning}", markup=False, soft_wrap=True)
+    for title, rows in tables(comparison):
+        console.print(f"\n{title}" if rows else f"\n{title}: the same", markup=False)
+        if rows:
+            print_rows(rows)
 
 
 def _cell(cell: Cell) -> str:

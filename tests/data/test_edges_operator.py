@@ -15,8 +15,8 @@ from cosda.data.edges import DEXINED_MEAN, DexiNedEdges, EdgeMixing, new_dexined
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.preprocessing import IMAGENET, Preprocessing
-from cosda.run.config import Optimisation, SourceSettings
 from cosda.run.edges import open_edges
+from cosda.run.sections import Optimisation, SourceSettings
 from tiny import CPU, SEEN, tiny_domain, tiny_loader
 
 

@@ -19,7 +19,7 @@ from cosda.parts.bank import Bank
 from cosda.parts.mixup import draw_mixing
 from cosda.randomness import stream
 from cosda.run.adapt import Training
-from cosda.run.config import Optimisation
+from cosda.run.sections import Optimisation
 from cosda.settings import settings_of
 from cosda.types import Batch, Output
 from tiny import tiny_loader, tiny_network

@@ -12,7 +12,7 @@ from cosda.methods.base import Progress
 from cosda.models.network import Network, evaluating, same_weights
 from cosda.randomness import stream
 from cosda.run.adapt import Training
-from cosda.run.config import Optimisation
+from cosda.run.sections import Optimisation
 from cosda.types import Batch
 from tiny import CPU, tiny_loader, tiny_network
 

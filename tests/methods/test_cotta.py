@@ -18,7 +18,7 @@ from cosda.parts.schedule import cosine
 from cosda.randomness import stream
 from cosda.run.adapt import Training
 from cosda.run.api import run_chain
-from cosda.run.config import Optimisation
+from cosda.run.sections import Optimisation
 from cosda.types import Batch
 from tiny import SEEN, tiny_benchmark, tiny_loader, tiny_network
 

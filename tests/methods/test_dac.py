@@ -17,7 +17,7 @@ from cosda.models.network import evaluating, same_weights
 from cosda.parts.prototypes import centroid_labels
 from cosda.randomness import stream
 from cosda.run.adapt import Training
-from cosda.run.config import Optimisation
+from cosda.run.sections import Optimisation
 from cosda.types import Batch
 from tiny import CLASSES, tiny_loader, tiny_network
 

@@ -16,8 +16,8 @@ from cosda.records import Run
 from cosda.run.adapt import Training
 from cosda.run.api import make_plan, run_chain
 from cosda.run.chain import carried_path
-from cosda.run.config import Optimisation
 from cosda.run.edges import open_edges
+from cosda.run.sections import Optimisation
 from tiny import CPU, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 
 QUICK = (

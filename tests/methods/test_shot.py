@@ -15,7 +15,7 @@ from cosda.models.network import same_weights
 from cosda.parts.prototypes import label_pictures
 from cosda.randomness import stream
 from cosda.run.adapt import Training
-from cosda.run.config import Optimisation
+from cosda.run.sections import Optimisation
 from cosda.types import Batch
 from tiny import tiny_loader, tiny_network
 

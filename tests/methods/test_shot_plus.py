@@ -21,7 +21,7 @@ from cosda.parts.mixup import draw_mixing
 from cosda.parts.rotation import draw_turns, rotate
 from cosda.randomness import stream
 from cosda.run.adapt import Training
-from cosda.run.config import Optimisation
+from cosda.run.sections import Optimisation
 from cosda.types import Batch
 from tiny import CPU, tiny_loader, tiny_network
 

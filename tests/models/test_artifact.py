@@ -1,6 +1,7 @@
 import hashlib
 import json
 import pickle
+import shutil
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from cosda.models.artifact import Model, load
 from cosda.models.encoders import Architecture
 from cosda.models.network import same_weights
 
-FILES = {"model.json", "model.safetensors"}
+FILES = {"model.json", "encoder.safetensors", "head.safetensors"}
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_saved_and_loaded_bit_by_bit(model, folder) -> None:
 
 
 def test_weight_normed_classifier_is_stored_as_magnitude_and_direction(folder) -> None:
-    keys = {key for key in load_file(folder / "model.safetensors") if key.startswith("classifier.")}
+    keys = {key for key in load_file(folder / "head.safetensors") if key.startswith("classifier.")}
     assert keys == {
         "classifier.bias",
         "classifier.parametrizations.weight.original0",
@@ -56,7 +57,24 @@ def test_equal_models_give_equal_bytes_and_no_other_file(model, folder, tmp_path
 def test_channels_last_weights_are_saved_alike(model, folder, tmp_path) -> None:
     model.network.to(memory_format=torch.channels_last)
     other = model.save(tmp_path / "other")
-    assert (folder / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+    assert (folder / "encoder.safetensors").read_bytes() == (other / "encoder.safetensors").read_bytes()
+
+
+def test_a_file_that_has_not_changed_is_linked_to_if_asked_for(folder, tmp_path) -> None:
+    loaded = load(folder)
+    with torch.no_grad():
+        loaded.network.classifier.bias.add_(1)
+    linked, copied = loaded.save(tmp_path / "linked", link=True), loaded.save(tmp_path / "copied")
+    assert (linked / "encoder.safetensors").samefile(folder / "encoder.safetensors")
+    assert not (linked / "head.safetensors").samefile(folder / "head.safetensors")
+    assert not (copied / "encoder.safetensors").samefile(folder / "encoder.safetensors")
+    assert torch.equal(load(linked).network.classifier.bias, loaded.network.classifier.bias)
+
+
+def test_without_the_old_folder_everything_is_written(folder, tmp_path) -> None:
+    loaded = load(folder)
+    shutil.rmtree(folder)
+    assert load(loaded.save(tmp_path / "linked", link=True)).classes == loaded.classes
 
 
 def test_loading_leaves_the_random_numbers_alone(folder) -> None:
@@ -113,8 +131,9 @@ def test_a_failed_save_leaves_nothing_behind(model, tmp_path, monkeypatch) -> No
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
 
 
-def test_damaged_weights(folder) -> None:
-    weights = folder / "model.safetensors"
+@pytest.mark.parametrize("name", ["encoder.safetensors", "head.safetensors"])
+def test_damaged_weights(folder, name) -> None:
+    weights = folder / name
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
@@ -123,8 +142,8 @@ def test_damaged_weights(folder) -> None:
 
 
 def test_exchanged_weights(folder) -> None:
-    state = load_file(folder / "model.safetensors")
-    save_file({key: torch.zeros_like(value) for key, value in state.items()}, folder / "model.safetensors")
+    state = load_file(folder / "head.safetensors")
+    save_file({key: torch.zeros_like(value) for key, value in state.items()}, folder / "head.safetensors")
     with pytest.raises(CosdaError, match="exchanged"):
         load(folder)
 
@@ -135,8 +154,9 @@ def test_a_pickle_in_place_of_the_weights_is_not_opened(folder, tmp_path) -> Non
             return exec, (f"open({str(tmp_path / 'ran')!r}, 'w')",)
 
     content = pickle.dumps(Trap())
-    (folder / "model.safetensors").write_bytes(content)
-    edit(folder, sha256=hashlib.sha256(content).hexdigest())
+    (folder / "head.safetensors").write_bytes(content)
+    kept = json.loads((folder / "model.json").read_text())["sha256"]
+    edit(folder, sha256={**kept, "head.safetensors": hashlib.sha256(content).hexdigest()})
     with pytest.raises(CosdaError, match="cannot be read"):
         load(folder)
     assert not (tmp_path / "ran").exists()

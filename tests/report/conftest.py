@@ -5,7 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stored_runs import AMPERSAND, BN, CHAIN, COSDA, HOSTILE, IMAGE, NO_DUAL_SPEED, SCRIPT, SOURCE, WriteRun, write_run
+from stored_runs import (
+    AMPERSAND,
+    BN,
+    CHAIN,
+    COSDA,
+    HOSTILE,
+    IMAGE,
+    NO_DUAL_SPEED,
+    SCRIPT,
+    SOURCE,
+    WriteRun,
+    write_paper_runs,
+    write_run,
+)
 
 from cosda.records import Run, find_runs
 
@@ -41,6 +54,12 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def runs(runs_folder: Path) -> list[Run]:
     return find_runs([runs_folder])
+
+
+@pytest.fixture(scope="session")
+def paper_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Runs on benchmarks of which the paper has numbers."""
+    return find_runs([write_paper_runs(tmp_path_factory.mktemp("paper"))])
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, sorts, darkens and fits a phone; no errors, no network."""
+"""The page in a real browser: it draws, sorts, filters, opens runs, darkens and fits a phone; no errors, no network."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
-from stored_runs import IMAGE, SCRIPT
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from stored_runs import AMPERSAND, IMAGE, SCRIPT
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")
+CHAIN_SECTION = "#section-2"
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -47,20 +48,24 @@ def file(page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def visit(browser: Browser, file: Path, width: int, **options: object) -> Visit:
+def visit(browser: Browser, file: Path, width: int, place: str = "", **options: object) -> Visit:
     context = browser.new_context(viewport={"width": width, "height": 844}, **options)  # type: ignore[arg-type]
     seen = Visit(context.new_page())
     seen.page.on("console", lambda message: seen.complaints.append(f"{message.type}: {message.text}"))
     seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
     seen.page.on("dialog", lambda dialog: (seen.complaints.append("an alert"), dialog.dismiss()))
     seen.page.on("request", lambda request: seen.requests.append(request.url))
-    seen.page.goto(file.as_uri())
-    drawn(seen.page)
+    seen.page.goto(file.as_uri() + place)
+    seen.page.wait_for_selector("html[data-ready]", state="attached", timeout=60_000)
     return seen
 
 
-def drawn(page: Page) -> None:
-    page.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
+def draw_all(page: Page) -> None:
+    """Look at every figure that the reader could scroll to."""
+    places = page.locator(".plot:visible")
+    for i in range(places.count()):
+        places.nth(i).scroll_into_view_if_needed()
+        expect(places.nth(i).locator("svg.main-svg").first).to_be_attached()
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +82,25 @@ def test_text_and_figures_are_there(desk: Visit) -> None:
     assert IMAGE in text
     assert "Accuracy matrices" in text
     assert page.title() == 'cosda report: a&b"c, digits'
-    places = page.locator(".plot").count()
+    draw_all(page)
+    places = page.locator("main .plot").count()
     assert places > 20
-    assert page.locator(".plot:has(svg.main-svg)").count() == places
+    assert page.locator("main .plot:has(svg.main-svg)").count() == places
     assert page.locator(".plot .heatmaplayer image, .plot .heatmaplayer path").count() > 0
     assert page.locator(".plot .scatterlayer .point").count() > 100
+    assert page.locator(".plot .barlayer .point").count() > 5
+    assert page.locator("#runs .plot:has(svg.main-svg)").count() == 0  # nobody has opened the page of a run
+
+
+def test_figures_are_drawn_when_they_come_near(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file, 1200)
+    last = seen.page.locator("main .plot").last
+    expect(last.locator("svg.main-svg")).to_have_count(0)
+    last.scroll_into_view_if_needed()
+    expect(last.locator("svg.main-svg").first).to_be_attached()
+    seen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")  # paper cannot scroll
+    assert seen.page.locator("main .plot:visible:not(:has(svg.main-svg))").count() == 0
+    seen.page.context.close()
 
 
 def test_names_in_figures_are_shown_as_they_are(desk: Visit) -> None:
@@ -95,12 +114,16 @@ def test_no_errors_and_no_network(desk: Visit, file: Path) -> None:
     assert {url for url in desk.requests if not url.startswith(("data:", "blob:"))} == {file.as_uri()}
 
 
+def rows_of(page: Page, table: str) -> list[str]:
+    return [name.strip() for name in page.locator(f"{table} tbody tr:visible > th").all_text_contents()]
+
+
 def test_sorting(desk: Visit) -> None:
-    table = desk.page.locator("#section-2 table[data-group=summary]")
+    table = desk.page.locator(f"{CHAIN_SECTION} table[data-kind=summary]")
 
     def click(title: str) -> list[str]:
         table.get_by_role("button", name=title, exact=True).click()
-        return [name.strip() for name in table.locator("tbody th").all_text_contents()]
+        return rows_of(desk.page, f"{CHAIN_SECTION} table[data-kind=summary]")
 
     best_first = ["cosda", "cosda (no-dual-speed)", "bn", "source"]
     assert click("Adaptation") == best_first
@@ -111,15 +134,119 @@ def test_sorting(desk: Visit) -> None:
     assert table.locator("th[aria-sort]").count() == 1
 
 
+def test_every_column_of_every_table_can_be_sorted_by_keyboard(desk: Visit) -> None:
+    heads = desk.page.locator("main table.sortable thead th")
+    assert heads.count() == desk.page.locator("main table.sortable thead th > button").count() > 20
+    button = desk.page.locator(f"{CHAIN_SECTION} table[data-kind=runs] thead button").nth(2)
+    button.focus()
+    desk.page.keyboard.press("Enter")
+    assert "s0" in rows_of(desk.page, f"{CHAIN_SECTION} table[data-kind=runs]")[0]
+    desk.page.keyboard.press("Enter")
+    assert "s2" in rows_of(desk.page, f"{CHAIN_SECTION} table[data-kind=runs]")[0]
+
+
+def test_filtering_by_method_benchmark_and_seed(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file, 1200)
+    page, summary, runs = (
+        seen.page,
+        f"{CHAIN_SECTION} table[data-kind=summary]",
+        f"{CHAIN_SECTION} table[data-kind=runs]",
+    )
+    everything = page.locator("main tr:visible").count()
+    trade_off = page.locator(f"{CHAIN_SECTION} .plot").first
+    trade_off.scroll_into_view_if_needed()
+    expect(trade_off.locator(".textpoint text")).to_have_count(4)
+    page.get_by_label("Method").select_option("cosda")
+    assert rows_of(page, summary) == ["cosda"]
+    assert rows_of(page, runs) == [f"digits-cosda-s{seed}-00aa{seed}" for seed in range(3)]
+    assert (
+        page.locator("main figure[data-method]:visible").evaluate_all("nodes => nodes.map(n => n.dataset.method)")[0]
+        == "cosda"
+    )
+    assert not page.locator("main figure[data-method=bn]:visible").count()
+    assert not page.get_by_role("heading", name=AMPERSAND).is_visible()
+    trade_off.scroll_into_view_if_needed()
+    expect(trade_off.locator(".textpoint text")).to_have_count(1)
+    page.get_by_label("Seed").select_option("1")
+    assert rows_of(page, runs) == ["digits-cosda-s1-00aa1"]
+    page.get_by_role("button", name="Show all").click()
+    page.wait_for_function("location.hash === ''")
+    assert page.locator("main tr:visible").count() == everything
+    page.get_by_label("Benchmark").select_option(AMPERSAND)
+    assert page.locator("main section.block:visible").count() == 2  # its section and its table of classes
+    assert seen.complaints == []
+    seen.page.context.close()
+
+
+def test_searching_by_words_with_the_keyboard_and_sending_the_link(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file, 1200)
+    page, summary = seen.page, f"{CHAIN_SECTION} table[data-kind=summary]"
+    page.get_by_label("Search").press_sequentially("DUAL hand")
+    assert rows_of(page, summary) == ["cosda (no-dual-speed)"]
+    assert "sections have matching rows" in page.inner_text("#filter output")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert rows_of(page, summary) == ["cosda (no-dual-speed)"]
+    assert page.get_by_label("Search").input_value() == "DUAL hand"
+    page.get_by_label("Search").fill("nothing of that name")
+    assert page.locator("main section.block:visible").count() == 0
+    assert "0 of" in page.inner_text("#filter output")
+    assert seen.complaints == []
+    seen.page.context.close()
+
+
+def test_the_page_of_a_run_and_back(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file, 1200)
+    page = seen.page
+    assert page.locator("article.run:visible").count() == 0
+    link = page.get_by_role("link", name="digits-cosda-s1-00aa1")
+    link.scroll_into_view_if_needed()
+    place = page.evaluate("window.scrollY")
+    assert place > 0
+    link.click()
+    opened = page.locator("article.run:visible")
+    expect(opened).to_have_count(1)
+    assert page.url.endswith("#run-digits-cosda-s1-00aa1")
+    assert not page.locator("main").is_visible()
+    assert page.evaluate("window.scrollY") == 0
+    text = opened.inner_text()
+    for words in ("preset digits", "3.11.7", "after colour", "84.00", "last (handed on)", "Environment"):
+        assert words in text
+    draw_all(page)
+    assert opened.locator(".plot:has(svg.main-svg)").count() == opened.locator(".plot").count() == 2
+    page.get_by_role("link", name="← All results").click()
+    expect(page.locator("main")).to_be_visible()
+    assert page.locator("article.run:visible").count() == 0
+    assert page.evaluate("window.scrollY") == place
+    page.go_back()
+    expect(opened).to_have_count(1)
+    page.go_back()
+    expect(page.locator("main")).to_be_visible()
+    assert seen.complaints == []
+    seen.page.context.close()
+
+
+def test_a_link_to_a_run_opens_its_page(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file, 1200, "#run-hostile-s0-1")
+    assert IMAGE in seen.page.locator("article.run:visible").inner_text()
+    draw_all(seen.page)
+    seen.page.get_by_role("link", name="← All results").click()
+    expect(seen.page.locator("#section-1")).to_be_in_viewport()
+    assert seen.complaints == []
+    seen.page.context.close()
+
+
 def test_dark_and_light(desk: Visit) -> None:
     page = desk.page
+    place = page.locator(f"{CHAIN_SECTION} .plot").first
 
     def colours() -> tuple[str, str]:
-        drawn(page)
-        return (
-            page.evaluate("getComputedStyle(document.body).backgroundColor"),
-            page.locator(".plot .xtick text").first.evaluate("node => getComputedStyle(node).fill"),
-        )
+        """Of the page and of the texts in a figure, which is drawn again when the reader sees it."""
+        place.scroll_into_view_if_needed()
+        ink = page.evaluate("getComputedStyle(document.body).color")
+        axis = place.locator(".xtick text").first
+        expect(axis).to_have_css("fill", ink)
+        return page.evaluate("getComputedStyle(document.body).backgroundColor"), ink
 
     light = colours()
     page.get_by_role("button", name="Switch to dark colours").click()
@@ -132,19 +259,28 @@ def test_dark_and_light(desk: Visit) -> None:
 
 def test_a_phone_that_prefers_dark(browser: Browser, file: Path) -> None:
     seen = visit(browser, file, 390, is_mobile=True, has_touch=True, color_scheme="dark")
-    assert seen.page.inner_text("#theme") == "Light"
-    assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
-    assert seen.page.evaluate("document.documentElement.scrollWidth") == 390
-    wide = "nodes => nodes.filter(n => n.getBoundingClientRect().width > 390).length"
-    assert seen.page.locator(".plot").evaluate_all(wide) == 0
+    page, wide = seen.page, "nodes => nodes.filter(n => n.getBoundingClientRect().width > 390).length"
+    assert page.inner_text("#theme") == "Light"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
+    draw_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.locator(":not(.scroll) > .plot").evaluate_all(wide) == 0
+    for name in ("run-digits-cosda-s0-00aa0", "run-hostile-s0-1"):
+        page.evaluate("hash => { location.hash = hash; }", name)
+        expect(page.locator("article.run:visible")).to_have_count(1)
+        draw_all(page)
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert seen.complaints == []
     seen.page.context.close()
 
 
-def test_tables_need_no_javascript(browser: Browser, file: Path) -> None:
+def test_everything_but_figures_needs_no_javascript(browser: Browser, file: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(file.as_uri())
-    assert "84.17" in page.inner_text("#section-2")
-    assert "Without JavaScript" in page.inner_text("main")
+    assert "84.17" in page.inner_text(CHAIN_SECTION)
+    assert "Without JavaScript" in page.inner_text("noscript")
+    assert not page.locator("#filter").is_visible()
+    assert page.locator("article.run:visible").count() == page.locator("article.run").count() == 11
+    assert "preset digits" in page.inner_text("#run-digits-cosda-s1-00aa1")
     context.close()

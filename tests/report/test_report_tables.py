@@ -10,6 +10,8 @@ from stored_runs import COSDA, SOURCE, WriteRun
 
 from cosda.records import Run, find_runs, read_run
 from cosda.report import wording
+from cosda.report.chapters import section_grids
+from cosda.report.grids import ACCURACY, Entry, Grid
 from cosda.report.settings import flatten, show
 from cosda.report.tables import Cell, Row, Section, build
 
@@ -161,28 +163,37 @@ def test_a_config_that_cannot_be_placed_is_named(tmp_path: Path, make_run: Write
     assert tables.left_out[0].reason.startswith("damaged config.json")
 
 
+def best_rows(grid: Grid, title: str) -> list[str]:
+    place = [heading.title for heading in grid.columns].index(title)
+    return [row.name for row in grid.rows if row.entries[place][0].best]
+
+
 def test_best(runs: list[Run]) -> None:
-    section = section_of(runs)
-    titles = [column.title for column in section.columns]
-    best = {
-        title: [row.name for row in section.rows if wording.is_best(section, row, titles.index(title))]
-        for title in ("Average", "Source drop", "BWT, targets")
-    }
-    # Lower is better for the drop; two rows share the best transfer at the precision shown.
-    assert best == {"Average": ["cosda"], "Source drop": ["source"], "BWT, targets": ["source", "cosda"]}
+    summary = section_grids(section_of(runs))[0]
+    assert best_rows(summary, "Average") == ["cosda"]
+    assert best_rows(summary, "Source drop") == ["source"]  # lower is better
+    assert best_rows(summary, "BWT, targets") == ["source", "cosda"]  # equal at the precision shown
 
 
 def test_a_single_row_is_not_a_contest(runs: list[Run]) -> None:
-    section = section_of(runs, select="oracle")
-    assert section.best(0) is None
+    summary = section_grids(section_of(runs, select="oracle"))[0]
+    assert best_rows(summary, "Average") == []
 
 
 @pytest.mark.parametrize(
     ("values", "text"),
     [((0.5,), "50.00"), ((0.5, 0.52), "51.00 ± 1.41"), ((-1e-9,), "0.00"), ((-0.0123,), "-1.23"), ((), "–")],
 )
-def test_show_cell(values: tuple[float, ...], text: str) -> None:
-    assert wording.show_cell(Cell(values)) == text
+def test_show_entry(values: tuple[float, ...], text: str) -> None:
+    assert wording.show_entry(Entry(Cell(values)), ACCURACY) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "published", "text"),
+    [((0.5,), 0.48, "48.00 (+2.00)"), ((0.5,), 0.5, "50.00 (+0.00)"), ((), 0.48, "48.00"), ((0.5,), None, "")],
+)
+def test_show_published(values: tuple[float, ...], published: float | None, text: str) -> None:
+    assert wording.show_published(Entry(Cell(values), published=published), ACCURACY) == text
 
 
 def test_settings_are_flat_and_without_paths() -> None:

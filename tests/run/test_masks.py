@@ -82,8 +82,8 @@ def test_the_model_folder_holds_masks_and_names(finished: Run, tmp_path: Path) -
     again = load(model.save(tmp_path / "again"))
     assert same_weights(again.network, model.network)
     assert again.architecture == model.architecture
-    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (
-        carried_path(finished) / "model.safetensors"
+    assert (tmp_path / "again" / "head.safetensors").read_bytes() == (
+        carried_path(finished) / "head.safetensors"
     ).read_bytes()
 
 

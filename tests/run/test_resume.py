@@ -20,7 +20,7 @@ from tiny import tiny_benchmark
 from cosda.run.api import run_chain
 import torch
 torch.set_num_threads(1)
-run_chain(tiny_benchmark(), "cosda", out=Path(sys.argv[1]), changes=(
+run_chain(tiny_benchmark(), "cosda", select="agreement", out=Path(sys.argv[1]), changes=(
     "epochs=4", "batch_size=8", "source.epochs=4", "source.batch_size=8",
     "network.encoder=small", "network.bottleneck=8", "data.size=16"))
 """

@@ -1,8 +1,7 @@
-"""Commands that train: demo, source, run, adapt. Parsing and printing; no logic."""
+"""Commands that train: source, run, adapt. Parsing and printing; no logic."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,7 @@ from cosda.cli.options import (
     Encoder,
     Epochs,
     Freeze,
+    Log,
     Method,
     ModelFolder,
     NoPack,
@@ -28,6 +28,7 @@ from cosda.cli.options import (
     Pictures,
     Quiet,
     Seed,
+    Select,
     Sets,
     Size,
     Strict,
@@ -35,30 +36,6 @@ from cosda.cli.options import (
     Variant,
     Weights,
 )
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 3,
-    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: one a core.")] = None,
-    quiet: Quiet = False,
-) -> None:
-    """See it work on the embedded benchmark, in minutes.
-
-    Trains source models, runs the yardstick, SHOT, NRC, AaD, CoSDA and its compositions along a chain of four domains,
-    prints the table and writes the report.
-
-    Example:  cosda demo --seeds 1
-    """
-    from cosda import terminal
-    from cosda.report import write_report
-    from cosda.run.demo import run_demo
-
-    runs = run_demo(out, seeds, workers, watcher(quiet))
-    terminal.print_tables(runs)
-    write_report(runs, out / "report.html", "html")
-    print(f"report written to {out / 'report.html'}")
 
 
 @app.command()
@@ -79,6 +56,7 @@ def source(
     cache: Cache = None,
     no_pack: NoPack = False,
     strict: Strict = False,
+    log: Log = "",
     quiet: Quiet = False,
 ) -> None:
     """Train a source model on one labelled domain.
@@ -88,7 +66,7 @@ def source(
     from cosda.run import api
 
     changes = setting_changes(set_, {"source.epochs": epochs}, encoder, weights, size, freeze_encoder)
-    machine = open_machine(device, threads, cache, no_pack, strict)
+    machine = open_machine(device, threads, cache, no_pack, strict, log)
     trained = api.train_source(
         data, domain, changes=changes, seed=seed, out=out, machine=machine, watcher=watcher(quiet)
     )
@@ -113,12 +91,14 @@ def run(
     edgemix: EdgeMix = None,
     set_: Sets = None,
     seed: Seed = 0,
+    select: Select = "last",
     out: Out = Path("runs"),
     device: Device = "auto",
     threads: Threads = None,
     cache: Cache = None,
     no_pack: NoPack = False,
     strict: Strict = False,
+    log: Log = "",
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -142,8 +122,9 @@ def run(
         variant=variant,
         ablation=ablate,
         seed=seed,
+        select=select,
         out=out,
-        machine=open_machine(device, threads, cache, no_pack, strict),
+        machine=open_machine(device, threads, cache, no_pack, strict, log),
         watcher=watcher(quiet),
     )
     if as_json:
@@ -167,12 +148,14 @@ def adapt(
     edgemix: EdgeMix = None,
     set_: Sets = None,
     seed: Seed = 0,
+    select: Select = "last",
     out: Out = Path("runs"),
     device: Device = "auto",
     threads: Threads = None,
     cache: Cache = None,
     no_pack: NoPack = False,
     strict: Strict = False,
+    log: Log = "",
     quiet: Quiet = False,
 ) -> None:
     """Adapt a model to new, unlabelled pictures.
@@ -194,49 +177,10 @@ def adapt(
         variant=variant,
         ablation=ablate,
         seed=seed,
+        select=select,
         out=out,
-        machine=open_machine(device, threads, cache, no_pack, strict),
+        machine=open_machine(device, threads, cache, no_pack, strict, log),
         watcher=watcher(quiet),
     )
     result.model.save(to)
     print(f"adapted model written to {to}; run folder: {result.run.path}")
-
-
-@app.command()
-def bench(
-    data: Data,
-    methods: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
-    pairs: Annotated[str, typer.Option(help="all, or source>target with commas.")] = "",
-    chains: Annotated[str, typer.Option(help="default (all domains in order), or a>b>c with commas.")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 1,
-    variant: Variant = None,
-    encoder: Encoder = None,
-    weights: Weights = None,
-    size: Size = None,
-    freeze_encoder: Freeze = False,
-    epochs: Epochs = None,
-    batch_size: Batch = None,
-    set_: Sets = None,
-    out: Out = Path("runs"),
-    cache: Cache = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; default: one a core.")] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Run many methods on many pairs and chains.
-
-    What is done is not done again. A run that fails does not stop the others; the exit code is then 1.
-
-    Example:  cosda bench digits --methods source,cosda --pairs "print>hand,hand>print" --seeds 3
-    """
-    from cosda import terminal
-    from cosda.run.bench import expand, run_jobs
-
-    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size}
-    changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
-    jobs = expand(data, methods, pairs, chains, seeds, variant, changes)
-    outcome = run_jobs(jobs, out, workers, watcher(quiet), cache)
-    if outcome.runs:
-        terminal.print_tables(outcome.runs)
-    for job, reason in outcome.failed.items():
-        print(f"failed: {job}: {reason}", file=sys.stderr)
-    raise typer.Exit(1 if outcome.failed else 0)

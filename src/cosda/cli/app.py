@@ -45,6 +45,9 @@ def options(
     """Options of the program itself."""
 
 
+INTERRUPTED = 130
+
+
 def main() -> None:
     """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, never a traceback for either."""
     try:
@@ -52,16 +55,20 @@ def main() -> None:
     except CosdaError as error:
         print(f"cosda: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("cosda: interrupted; the same command goes on where the last epoch ended.", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer makes this of Ctrl-C, and says nothing
+            print("cosda: interrupted; the same command goes on where the last epoch ended.", file=sys.stderr)
+        raise
 
 
-def open_machine(device: str, threads: int | None, cache: Path | None, no_pack: bool, strict: bool) -> Machine:
+def open_machine(
+    device: str, threads: int | None, cache: Path | None, no_pack: bool, strict: bool, log: str = ""
+) -> Machine:
     """The machine that the options describe."""
     from cosda.run.prepare import Machine
 
-    return Machine(device, threads, cache, not no_pack, strict)
+    writers = tuple(name.strip() for name in log.split(",") if name.strip())
+    return Machine(device, threads, cache, not no_pack, strict, log=writers)
 
 
 def watcher(quiet: bool) -> Watcher:

@@ -21,6 +21,10 @@ DomainName = Annotated[
     str | None, typer.Option("--domain", help="Name of the pictures' domain; only models with masks (gsfda) need it.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
+Select = Annotated[
+    str,
+    typer.Option(help="Which epoch to hand on: last, information, snd, nuclear_norm, entropy, agreement, oracle."),
+]
 Epochs = Annotated[int | None, typer.Option(min=0, help="Epochs for each target (adapt.epochs).")]
 Batch = Annotated[int | None, typer.Option(min=1, help="Pictures in a batch (adapt.batch_size).")]
 EdgeMix = Annotated[
@@ -41,5 +45,6 @@ Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder of packed pictures; default $COSDA_CACHE or ~/.cache/cosda.")]
 NoPack = Annotated[bool, typer.Option("--no-pack", help="Read the original pictures each time.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at a picture that cannot be read.")]
+Log = Annotated[str, typer.Option("--log", help="Who follows the records: tensorboard, wandb, or both with a comma.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

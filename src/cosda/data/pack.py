@@ -60,8 +60,8 @@ def pack(
     if not isinstance(domain.items, Files):
         return Packed(domain, [])
     cache = cache or default_cache()
-    name = f"{content_key(domain, cache, workers, progress)}-{size}-v{VERSION}"
-    place = cache / "packs" / name
+    place = pack_path(domain, size, cache, workers, progress)
+    name = place.name
     if not _is_whole(place):
         needed = len(domain) * size * size * 3
         with _explained(cache, needed), _locked(cache, name):
@@ -73,6 +73,14 @@ def pack(
     _judge(domain, domain.items, reasons, strict)
     pixels = np.memmap(place / "pixels.u8", np.uint8, "r", shape=(facts["count"], size, size, 3))
     return _without(domain, domain.items, reasons, pixels)
+
+
+def pack_path(
+    domain: Domain, size: int, cache: Path | None = None, workers: int | None = None, progress: Progress | None = None
+) -> Path:
+    """Where the pack of a domain lies, or will."""
+    name = f"{content_key(domain, cache, workers, progress)}-{size}-v{VERSION}"
+    return (cache or default_cache()) / "packs" / name
 
 
 def unpacked(

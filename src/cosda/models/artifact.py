@@ -1,9 +1,11 @@
-"""A model is a folder: `model.safetensors` (weights) and `model.json` (the rest). Nothing is unpickled.
+"""A model is a folder: its weights in two files, and `model.json` with the rest. Nothing is unpickled.
 
+    encoder.safetensors, head.safetensors
     {"format": 1, "architecture": {...}, "classes": [...], "preprocessing": {...},
-     "lineage": [{...}, ...], "sha256": "..."}
+     "lineage": [{...}, ...], "sha256": {"encoder.safetensors": "...", "head.safetensors": "..."}}
 
-The lineage tells, oldest first, where the model comes from: data, method and settings, verdict.
+The lineage tells, oldest first, where the model comes from: data, method and settings, verdict. The encoder has a file
+of its own because many models may share it: where adaptation leaves it as it is, the file is linked to.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from cosda.models.network import Network
 from cosda.models.weights import first_line
 
 FORMAT = 1
-WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
+ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
+FILES = {ENCODER, HEAD, DESCRIPTION}
 
 
 @dataclass
@@ -43,6 +46,7 @@ class Model:
     classes: tuple[str, ...]
     preprocessing: Preprocessing
     lineage: list[dict[str, Any]] = field(default_factory=list)
+    origin: Path | None = field(default=None, compare=False)  # the folder that it was loaded from
 
     def __post_init__(self) -> None:
         self.classes = tuple(self.classes)
@@ -52,36 +56,57 @@ class Model:
                 f"but {len(self.classes)} class names were given."
             )
 
-    def save(self, path: str | Path, overwrite: bool = False) -> Path:
+    def save(self, path: str | Path, overwrite: bool = False, link: bool = False) -> Path:
         """Write the model folder, whole or not at all; equal models give equal bytes.
+
+        With ``link``, a weights file that is still that of the folder the model was loaded from is not written again
+        but linked to (both are then one file on the disk).
 
         Only a folder that holds a model and nothing else is ever replaced, and only with ``overwrite``.
         """
         path = Path(path).resolve()  # behind a link, it is the folder that is replaced
         _check_free(path, overwrite)
-        # Clones, because safetensors refuses tensors that share memory, as tied weights do.
-        state = {k: v.detach().cpu().clone().contiguous() for k, v in self.network.state_dict().items()}
-        weights = safetensors.torch.save(state)
-        description = _as_text(
-            {
-                "format": FORMAT,
-                "architecture": self.architecture.as_json(),
-                "classes": list(self.classes),
-                "preprocessing": self.preprocessing.as_json(),
-                "lineage": self.lineage,
-                "sha256": hashlib.sha256(weights).hexdigest(),
-            }
-        )
+        weights = self._weights()
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in weights.items()}
+        description = {
+            "format": FORMAT,
+            "architecture": self.architecture.as_json(),
+            "classes": list(self.classes),
+            "preprocessing": self.preprocessing.as_json(),
+            "lineage": self.lineage,
+            "sha256": hashes,
+        }
+        text = _as_text(description)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         try:
-            _write(temporary / WEIGHTS, weights)
-            _write(temporary / DESCRIPTION, description.encode())
+            for name, content in weights.items():
+                if not (link and self._link(name, temporary / name, hashes[name])):
+                    _write(temporary / name, content)
+            _write(temporary / DESCRIPTION, text.encode())
             _put_in_place(temporary, path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return path
+
+    def _weights(self) -> dict[str, bytes]:
+        """The content of each weights file."""
+        # Clones, because safetensors refuses tensors that share memory, as tied weights do.
+        state = {k: v.detach().cpu().clone().contiguous() for k, v in self.network.state_dict().items()}
+        encoder = {key: state.pop(key) for key in list(state) if key.startswith("encoder.")}
+        return {ENCODER: safetensors.torch.save(encoder), HEAD: safetensors.torch.save(state)}
+
+    def _link(self, name: str, place: Path, sha256: str) -> bool:
+        """Link to the same file of the folder that the model was loaded from, if it has not changed since."""
+        try:
+            assert self.origin is not None
+            if sha256 != hashlib.sha256((self.origin / name).read_bytes()).hexdigest():
+                return False
+            os.link(self.origin / name, place)
+        except (AssertionError, OSError):  # another disk, or a file system without links, or no such folder any more
+            return False
+        return True
 
 
 def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[], nn.Module] | None = None) -> Model:
@@ -100,7 +125,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
             preprocessing = Preprocessing.from_json(description["preprocessing"])
             network = _rebuild(architecture, preprocessing, build)
             classes, lineage = tuple(description["classes"]), list(description["lineage"])
-            model = Model(network, architecture, classes, preprocessing, lineage)
+            model = Model(network, architecture, classes, preprocessing, lineage, path.resolve())
         except (KeyError, TypeError, AttributeError) as error:
             raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
     try:
@@ -137,14 +162,14 @@ def _rebuild(
 
 def is_model(path: Path) -> bool:
     """Whether a path looks like a model folder."""
-    return (path / DESCRIPTION).is_file() and (path / WEIGHTS).is_file()
+    return all((path / name).is_file() for name in FILES)
 
 
 def _read_description(path: Path) -> dict[str, Any]:
     if not is_model(path):
         found = "which does not exist" if not path.exists() else "which is not one"
         raise CosdaError(
-            f"a model is a folder with {WEIGHTS} and {DESCRIPTION}; got {path}, {found}. "
+            f"a model is a folder with {ENCODER}, {HEAD} and {DESCRIPTION}; got {path}, {found}. "
             "'cosda source' and 'cosda run' write models."
         )
     try:
@@ -158,16 +183,19 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 
 def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Tensor]:
-    content = (path / WEIGHTS).read_bytes()
-    if hashlib.sha256(content).hexdigest() != description.get("sha256"):
-        raise CosdaError(
-            f"{path / WEIGHTS} is not the file that {DESCRIPTION} was written with: it is damaged, cut "
-            "short or exchanged. Copy the model folder again from where it was whole."
-        )
-    try:
-        return safetensors.torch.load(content)
-    except SafetensorError as error:
-        raise CosdaError(f"{path / WEIGHTS} cannot be read: {first_line(error)}.") from None
+    state: dict[str, torch.Tensor] = {}
+    for name in (ENCODER, HEAD):
+        content = (path / name).read_bytes()
+        if hashlib.sha256(content).hexdigest() != (description.get("sha256") or {}).get(name):
+            raise CosdaError(
+                f"{path / name} is not the file that {DESCRIPTION} was written with: it is damaged, cut "
+                "short or exchanged. Copy the model folder again from where it was whole."
+            )
+        try:
+            state |= safetensors.torch.load(content)
+        except SafetensorError as error:
+            raise CosdaError(f"{path / name} cannot be read: {first_line(error)}.") from None
+    return state
 
 
 def _check_free(path: Path, overwrite: bool) -> None:
@@ -178,7 +206,7 @@ def _check_free(path: Path, overwrite: bool) -> None:
         raise CosdaError(f"{path} exists and is not a model; choose another path.")
     if not overwrite:
         raise CosdaError(f"{path} holds a model already; choose another path, or say overwrite=True.")
-    others = sorted({entry.name for entry in path.iterdir()} - {WEIGHTS, DESCRIPTION})
+    others = sorted({entry.name for entry in path.iterdir()} - FILES)
     if others:
         raise CosdaError(
             f"{path} holds other files beside its model ({', '.join(others)}), which would be lost; "

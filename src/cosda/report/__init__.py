@@ -9,32 +9,41 @@ from pathlib import Path
 from cosda.errors import CosdaError, nearest
 from cosda.records import Run
 
-FORMATS = ("html", "md", "csv")
+FORMATS = ("html", "md", "csv", "tex")
 
 __all__ = ["FORMATS", "render_report", "write_report"]
 
 
-def render_report(runs: Sequence[Run], format: str) -> str:
-    """The report on ``runs`` as text in one of `FORMATS`."""
+def render_report(runs: Sequence[Run], format: str, select: str | None = None) -> str:
+    """The report on ``runs`` as text in one of `FORMATS`; under another selection rule, if ``select`` names one."""
     if not runs:
         raise CosdaError("there are no runs to report on. 'cosda run' makes them.")
-    # Imported when asked for: plotly, jinja2 and scikit-learn take a while, and Markdown needs none of them.
+    if format not in FORMATS:
+        raise CosdaError(f"unknown report format '{format}': use {', '.join(FORMATS)}.{nearest(format, FORMATS)}")
+    # Imported when asked for: plotly, jinja2 and scikit-learn take a while, and the others need none of them.
     if format == "html":
-        from cosda.report.html import render
+        from cosda.report import html
 
-        return render(runs)
-    from cosda.report import text
+        return html.render(runs, select) if select else html.render(runs)
+    from cosda.report.contents import contents
 
+    book = contents(runs, select)
     if format == "md":
-        return text.markdown(runs)
-    if format == "csv":
-        return text.comma_separated(runs)
-    raise CosdaError(f"unknown report format '{format}': use {', '.join(FORMATS)}.{nearest(format, FORMATS)}")
+        from cosda.report.text import markdown
+
+        return markdown(book)
+    if format == "tex":
+        from cosda.report.latex import latex
+
+        return latex(book)
+    from cosda.report.values import comma_separated
+
+    return comma_separated(book)
 
 
-def write_report(runs: Sequence[Run], output: Path, format: str) -> None:
+def write_report(runs: Sequence[Run], output: Path, format: str, select: str | None = None) -> None:
     """Write the report on ``runs`` so that a reader of ``output`` sees the old file or the whole new one."""
-    content = render_report(runs, format)
+    content = render_report(runs, format, select)
     temporary = output.with_name(f"{output.name}.{os.getpid()}.tmp")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

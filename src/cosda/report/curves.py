@@ -1,73 +1,164 @@
-"""Figures of what happens within the stages, epoch by epoch."""
+"""Figures of what happens within the stages of a run, epoch by epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cosda.records import Run
-from cosda.report.plots import FAINT, PALETTE, Figure, label, rounded
+from cosda.report.plots import COLOURS, FAINT, SOURCE_COLOUR, TARGET_COLOUR, Figure, label, rounded
+
+Step = tuple[int, int]  # stage and epoch
+CHOSEN_COLOUR = "#e0823d"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The epochs of all stages one after the other."""
+
+    domains: Sequence[str]
+    steps: tuple[Step, ...]
+
+    def draw(self, values: Mapping[Step, float | None]) -> tuple[list[float], list[float | None]]:
+        """Places and heights of a line; None breaks it where a stage begins."""
+        x: list[float] = []
+        y: list[float | None] = []
+        for place, step in enumerate(self.steps, start=1):
+            if place > 1 and self.steps[place - 2][0] != step[0]:
+                x.append(place - 0.5)
+                y.append(None)
+            x.append(place)
+            y.append(rounded(values.get(step)))
+        return x, y
+
+    def layout(self, unit: str = "") -> dict[str, Any]:
+        """A dotted line where a stage begins, with its name above."""
+        starts = [i for i, step in enumerate(self.steps) if i == 0 or self.steps[i - 1][0] != step[0]]
+        dotted = {
+            "type": "line",
+            "y0": 0,
+            "y1": 1,
+            "yref": "paper",
+            "line": {"color": FAINT, "width": 1, "dash": "dot"},
+        }
+        name = {"y": 1, "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+        return {
+            "height": 290,
+            "margin": {"l": 46, "r": 12, "t": 26, "b": 8},
+            "showlegend": True,
+            "legend": {"orientation": "h", "y": -0.22, "yanchor": "top"},
+            # Whole epochs between ticks, about eight of them.
+            "xaxis": {"title": {"text": "epoch", "standoff": 6}, "dtick": max(1, -(-len(self.steps) // 8))},
+            "yaxis": {"ticksuffix": unit},
+            "shapes": [{**dotted, "x0": start + 0.5, "x1": start + 0.5} for start in starts],
+            "annotations": [
+                {**name, "x": start + 0.5, "text": label(self.domains[self.steps[start][0]], 14), "font": {"size": 11}}
+                for start in starts
+            ],
+        }
+
+
+def timeline(run: Run) -> Timeline:
+    """The epochs that a run has finished."""
+    return Timeline(run.domains, tuple((record["stage"], record["epoch"]) for record in run.of("loss")))
+
+
+def chosen_epochs(run: Run) -> dict[int, int]:
+    """The epoch that each finished stage hands on; runs of old versions always took the last one."""
+    ended = {record["stage"] for record in run.of("accuracy", epoch=None)}
+    last = {stage: epoch for stage, epoch in timeline(run).steps if stage in ended}
+    named = {record["stage"]: record["epoch"] for record in run.of("chosen") if record["epoch"] is not None}
+    return last | named
+
+
+def accuracy_curves(run: Run) -> Figure:
+    """Accuracy on the target of each stage, on the source where it is recorded, and the epochs handed on."""
+    time, source = timeline(run), run.domains[0]
+    targets: dict[Step, float | None] = {}
+    sources: dict[Step, float | None] = {}
+    for record in run.of("accuracy", split="test"):
+        step = (record["stage"], record["epoch"])
+        if record["epoch"] is not None and record["domain"] == run.domains[record["stage"]]:
+            targets[step] = 100 * run.accuracy(record)
+        elif record["epoch"] is not None and record["domain"] == source:
+            sources[step] = 100 * run.accuracy(record)
+    traces = [
+        _line(time, name, values, colour)
+        for name, values, colour in (
+            ("target of the stage", targets, TARGET_COLOUR),
+            (f"{source} (source)", sources, SOURCE_COLOUR),
+        )
+        if values
+    ]
+    if targets:
+        chosen = {step: targets.get(step) for step in chosen_epochs(run).items()}
+        traces.append(_marks(time, chosen))
+    return {"data": traces, "layout": time.layout(unit="%")}
 
 
 def loss_curves(run: Run) -> Figure:
-    """Every loss term of a run over its epochs, all stages one after the other; None breaks the lines."""
-    records = list(run.of("loss"))
-    terms = list(dict.fromkeys(term for record in records for term in record["terms"]))
-    traces = []
-    for number, term in enumerate(terms):
-        x: list[float] = []
-        y: list[float | None] = []
-        for epoch, record in enumerate(records, start=1):
-            if epoch > 1 and records[epoch - 2]["stage"] != record["stage"]:
-                x.append(epoch - 0.5)
-                y.append(None)
-            x.append(epoch)
-            y.append(rounded(record["terms"].get(term)))
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": label(term),
-                "x": x,
-                "y": y,
-                "line": {"color": PALETTE[number % len(PALETTE)], "width": 2},
-                "marker": {"size": 4},
-                "hoverinfo": "text",
-                "hovertext": [f"{label(term)}: {value:.4g}" if value is not None else "" for value in y],
-            }
-        )
-    layout = {"height": 290, "margin": {"l": 46, "r": 12, "t": 26, "b": 8}, "showlegend": True}
-    layout["legend"] = {"orientation": "h", "y": -0.22, "yanchor": "top"}
-    layout["xaxis"] = {"title": {"text": "epoch", "standoff": 6}, "dtick": _step(len(records))}
-    return {"data": traces, "layout": {**layout, **_stage_marks(records, run.domains)}}
+    """Every loss term of a run."""
+    return _each({(record["stage"], record["epoch"]): record["terms"] for record in run.of("loss")}, timeline(run))
 
 
-def _stage_marks(records: Sequence[dict[str, Any]], domains: Sequence[str]) -> dict[str, Any]:
-    """A dotted line where a stage begins, with its name above."""
-    starts = [i for i, r in enumerate(records) if i == 0 or records[i - 1]["stage"] != r["stage"]]
-    dotted = {
-        "type": "line",
-        "y0": 0,
-        "y1": 1,
-        "yref": "paper",
-        "line": {"color": FAINT, "width": 1, "dash": "dot"},
+def score_curves(run: Run) -> Figure:
+    """Every label-free score of a run, each stretched from its lowest (0) to its highest value (1) of the run."""
+    scores = {(record["stage"], record["epoch"]): record["scores"] for record in run.of("validation")}
+    lowest: dict[str, float] = {}
+    highest: dict[str, float] = {}
+    for found in scores.values():
+        for name, value in found.items():
+            lowest[name], highest[name] = min(value, lowest.get(name, value)), max(value, highest.get(name, value))
+    stretched = {
+        step: {name: (value - lowest[name]) / (highest[name] - lowest[name] or 1.0) for name, value in found.items()}
+        for step, found in scores.items()
     }
-    name = {
-        "y": 1,
-        "yref": "paper",
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 11},
-    }
+    return _each(stretched, timeline(run))
+
+
+def time_curve(run: Run) -> Figure:
+    """Seconds of every epoch; of an epoch that was repeated after a crash, the last time."""
+    time = timeline(run)
+    seconds = {(facts["stage"], facts["epoch"]): facts["seconds"] for facts in run.timing}
+    traces = [_line(time, "seconds", seconds, COLOURS[0])] if seconds else []
+    layout = {**time.layout(), "showlegend": False, "yaxis": {"rangemode": "tozero"}}
+    layout["margin"] = {**layout["margin"], "b": 44}  # nothing below makes room for the name of the axis
+    return {"data": traces, "layout": layout}
+
+
+def _each(values: Mapping[Step, Mapping[str, float]], time: Timeline) -> Figure:
+    """A line for each name."""
+    names = dict.fromkeys(name for found in values.values() for name in found)
+    traces = [
+        _line(time, name, {step: found.get(name) for step, found in values.items()}, COLOURS[i % len(COLOURS)])
+        for i, name in enumerate(names)
+    ]
+    return {"data": traces, "layout": time.layout()}
+
+
+def _line(time: Timeline, name: str, values: Mapping[Step, float | None], colour: str) -> Figure:
+    x, y = time.draw(values)
     return {
-        "shapes": [{**dotted, "x0": start + 0.5, "x1": start + 0.5} for start in starts],
-        "annotations": [
-            {**name, "x": start + 0.5, "text": label(domains[records[start]["stage"]], 14)} for start in starts
-        ],
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": label(name),
+        "x": x,
+        "y": y,
+        "line": {"color": colour, "width": 2},
+        "marker": {"size": 4},
+        "hoverinfo": "y+name",
     }
 
 
-def _step(epochs: int) -> int:
-    """Whole epochs between ticks, about eight of them."""
-    return max(1, -(-epochs // 8))
+def _marks(time: Timeline, values: Mapping[Step, float | None]) -> Figure:
+    places = [(time.steps.index(step) + 1, rounded(value)) for step, value in values.items() if step in time.steps]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "chosen epoch",
+        "x": [x for x, _ in places],
+        "y": [y for _, y in places],
+        "marker": {"size": 14, "symbol": "circle-open", "color": CHOSEN_COLOUR, "line": {"width": 3}},
+        "hoverinfo": "y+name",
+    }

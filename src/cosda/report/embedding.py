@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-MOST_POINTS = 600  # more would take long and show little more
+from cosda.records import Run
+
+# More points or steps would take long (a report may hold a hundred pictures) and show little more.
+MOST_POINTS = 100  # of each domain
+STEPS = 500
 FEWEST_POINTS = 8
 
 
@@ -35,10 +38,11 @@ class Projection:
     domains: tuple[int, ...]
 
 
-def read(run_folder: Path, stage: int, domains: int) -> Embedding | str:
-    """Features stored after a stage of a chain of so many domains, or the reason why there are none."""
-    path = run_folder / "embedding" / f"stage-{stage}.npz"
-    if not path.is_file():
+def read(run: Run, stage: int) -> Embedding | str:
+    """Features stored after a stage, or the reason why there are none."""
+    path = run.path / "embedding" / f"stage-{stage}.npz"
+    # The records decide: a run seen under another selection rule has no features of the model that the rule chooses.
+    if not any(run.of("embedding", stage=stage)) or not path.is_file():
         return "no features were stored"
     try:
         with np.load(path) as stored:  # never unpickles
@@ -47,14 +51,14 @@ def read(run_folder: Path, stage: int, domains: int) -> Embedding | str:
             raise ValueError("its arrays do not fit each other")
         if not np.isfinite(features).all():
             raise ValueError("its features are not finite")
-        if owners.size and not (owners.min() >= 0 and owners.max() < domains):
+        if owners.size and not (owners.min() >= 0 and owners.max() < len(run.domains)):
             raise ValueError("it names domains that the chain does not have")
     except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
         return f"{path.name} is damaged: {error}"
     if len(np.unique(features, axis=0)) < FEWEST_POINTS:
         return f"{path.name} holds fewer than {FEWEST_POINTS} different points"
     # Evenly spaced, so that each domain keeps its share.
-    kept = np.unique(np.linspace(0, len(features) - 1, MOST_POINTS).astype(int))
+    kept = np.unique(np.linspace(0, len(features) - 1, MOST_POINTS * len(run.domains)).astype(int))
     return Embedding(features[kept].astype(np.float64), tuple(int(d) for d in owners[kept]))
 
 
@@ -65,5 +69,6 @@ def project(embedding: Embedding) -> Projection:
 
     perplexity = min(30.0, (len(embedding.domains) - 1) / 3)
     with threadpool_limits(limits=1):
-        plane = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1).fit_transform(embedding.features)
+        tsne = TSNE(init="pca", perplexity=perplexity, max_iter=STEPS, random_state=0, n_jobs=1)
+        plane = tsne.fit_transform(embedding.features)
     return Projection(tuple((round(float(x), 2), round(float(y), 2)) for x, y in plane), embedding.domains)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,48 +12,72 @@ from markupsafe import Markup
 from cosda.records import Run
 from cosda.report import wording
 from cosda.report.columns import SUMMARY
-from cosda.report.gallery import Album, albums
-from cosda.report.plots import colour
-from cosda.report.settings import flatten, show
-from cosda.report.tables import Section, build
+from cosda.report.contents import Contents, contents
+from cosda.report.gallery import album_of_pairs, albums
+from cosda.report.grids import Grid, Line
+from cosda.report.plots import Figure, palette
+from cosda.report.runpages import run_pages
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """A machine and its versions, with the runs that were made there."""
+class Figures:
+    """The figures of a page as JSON, each once, however often it is shown."""
 
-    facts: tuple[tuple[str, str], ...]
-    runs: tuple[str, ...]
+    def __init__(self) -> None:
+        self._places: dict[Markup, int] = {}
+
+    def place(self, figure: Figure) -> int:
+        """The number of a figure in `json`."""
+        return self._places.setdefault(script_json(figure), len(self._places))
+
+    def json(self) -> Markup:
+        """All figures placed so far, as a list."""
+        return Markup("[" + ",\n".join(self._places) + "]")
 
 
-def render(runs: Sequence[Run]) -> str:
-    """The report as one HTML page; equal run folders give equal bytes."""
+def render(runs: Sequence[Run], select: str | None = None) -> str:
+    """The report as one HTML page; equal run folders give equal bytes.
+
+    ``select`` shows the runs under another selection rule, as far as their records allow.
+    """
     from plotly.offline import get_plotlyjs
 
-    tables = build(runs)
-    chapters: list[tuple[Section, list[Album]]] = [(section, albums(section)) for section in tables.sections]
-    figures = {
-        figure_id(s, a, p): picture.figure
-        for s, (_, found) in enumerate(chapters, start=1)
-        for a, album in enumerate(found, start=1)
-        for p, picture in enumerate(album.pictures, start=1)
-        if picture.figure is not None
-    }
-    return _environment().get_template("page.html.jinja").render(
-        benchmarks=list(dict.fromkeys(section.benchmark for section in tables.sections)),
-        chapters=chapters,
-        left_out=tables.left_out,
+    book = contents(runs, select)
+    colours = palette(book.tables.sections)
+    figures = Figures()
+    environment = _environment()
+    environment.globals.update(
+        wording=wording, place=figures.place, colours=colours, chain=chain, searched=searched, seeds_behind=seeds_behind
+    )
+    return environment.get_template("page.html.jinja").render(
+        book=book,
+        benchmarks=list(dict.fromkeys(section.benchmark for section in book.tables.sections)),
+        choices=_choices(book),
+        across=[(grid, album_of_pairs(grid, colours)) for grid in book.across],
+        chapters=[
+            (chapter, albums(chapter.section, colours), pages)
+            for chapter, pages in zip(book.chapters, run_pages(book.tables.sections), strict=True)
+        ],
         runs=runs,
         measures=SUMMARY,
-        surroundings=_surroundings(runs),
-        figures=script_json(figures),
+        figures=figures,
         plotly=Markup(get_plotlyjs()),
-    )  # fmt: skip
+    )
 
 
-def figure_id(section: int, album: int, picture: int) -> str:
-    """The id of a figure's place: counted, so that no name from data becomes part of an id."""
-    return f"figure-{section}-{album}-{picture}"
+def chain(domains: Sequence[str]) -> str:
+    """A chain in one line."""
+    return " → ".join(domains)
+
+
+def searched(grid: Grid) -> str:
+    """What stands for the chain of a table that spans several, when a reader searches."""
+    return chain(grid.domains) or " ".join([*(column.title for column in grid.columns), *grid.notes[:1]])
+
+
+def seeds_behind(line: Line) -> str:
+    """The seeds of the runs behind a row, for the filter."""
+    runs = [run for cell in line.entries for entry in cell for run in entry.runs]
+    return " ".join(map(str, sorted({run.seed for run in runs})))
 
 
 def script_json(value: Any) -> Markup:
@@ -65,22 +88,21 @@ def script_json(value: Any) -> Markup:
     return Markup(text)
 
 
-def settings_of(run: Run) -> list[tuple[str, str, str]]:
-    """Every setting of a run: its name, its value and where the value comes from."""
-    origins = run.config.get("origins") or {}
-    return [(key, show(value), str(origins.get(key, ""))) for key, value in flatten(run.config["settings"]).items()]
-
-
-def _surroundings(runs: Sequence[Run]) -> list[Surroundings]:
-    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for run in sorted(runs, key=lambda run: run.path.name):
-        facts = tuple((key, show(value)) for key, value in flatten(run.environment).items())
-        found.setdefault(facts, []).append(run.path.name)
-    return [Surroundings(facts, tuple(names)) for facts, names in found.items()]
+def _choices(book: Contents) -> dict[str, list[str]]:
+    """What a reader can filter by, with the values there are."""
+    sections = book.tables.sections
+    runs = [run for section in sections for row in section.rows for run in row.runs]
+    found = {
+        "benchmark": [section.benchmark for section in sections],
+        "chain": [chain(section.domains) for section in sections],
+        "method": [row.name for section in sections for row in section.rows],
+        "seed": [str(seed) for seed in sorted({run.seed for run in runs})],
+    }
+    return {name: list(dict.fromkeys(values)) for name, values in found.items()}
 
 
 def _environment() -> Environment:
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("cosda", "report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -88,5 +110,3 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals.update(wording=wording, figure_id=figure_id, settings_of=settings_of, colour=colour)
-    return environment

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cosda import metrics
@@ -18,8 +19,8 @@ from cosda.report.wording import percent
 
 Figure = dict[str, Any]
 
-# Paul Tol's palettes "bright" and "vibrant": apart for the colour-blind, visible on light and on dark.
-PALETTE = (
+# Paul Tol's palettes "bright" and "vibrant" and a few more: apart for the colour-blind, visible on light and on dark.
+COLOURS = (
     "#4477aa",
     "#ee6677",
     "#228833",
@@ -30,6 +31,9 @@ PALETTE = (
     "#ee7733",
     "#009988",
     "#8866cc",
+    "#9c6b3f",
+    "#e78ac3",
+    "#8fbf3f",
 )
 DASHES = ("solid", "dash", "dot", "dashdot")
 SOURCE_COLOUR, TARGET_COLOUR = "#d73027", "#4575b4"  # of the paper's t-SNE figure
@@ -44,27 +48,39 @@ def label(name: str, longest: int = 28) -> str:
     return html.escape(name if len(name) <= longest else name[: longest - 1] + "…", quote=False)
 
 
-def colour(section: Section, row: Row) -> str:
-    """The colour of a row, the same in all figures of a section."""
-    return PALETTE[section.rows.index(row) % len(PALETTE)]
+@dataclass(frozen=True)
+class Palette:
+    """The colour of each method, the same in all tables and figures of a report."""
+
+    names: tuple[str, ...]
+
+    def colour(self, name: str) -> str:
+        """The colour of a method; they begin again where there are more methods than colours."""
+        return COLOURS[self.names.index(name) % len(COLOURS)]
+
+    def dash(self, name: str) -> str:
+        """The dash of a method's lines: tells them apart when the colours begin again."""
+        return DASHES[self.names.index(name) // len(COLOURS) % len(DASHES)]
 
 
-def dash(section: Section, row: Row) -> str:
-    """The dash of a row's lines: tells rows apart when the colours begin again."""
-    return DASHES[section.rows.index(row) // len(PALETTE) % len(DASHES)]
+def palette(sections: Sequence[Section]) -> Palette:
+    """Colours for all methods of all sections."""
+    return Palette(tuple(dict.fromkeys(row.name for section in sections for row in section.rows)))
 
 
-def stage_names(section: Section) -> list[str]:
+def stage_names(domains: Sequence[str]) -> list[str]:
     """Stage 0 is the source model; the others are called after their target."""
-    return ["source model", *(f"after {name}" for name in section.domains[1:])]
+    return ["source model", *(f"after {name}" for name in domains[1:])]
 
 
 def heat_map(section: Section, row: Row) -> Figure:
     """The accuracy matrix of one row, mean over seeds; the diagonal (a domain's own stage) is framed."""
     matrix = row.mean_matrix()
     size = len(matrix)
-    domains, stages = [label(name, 14) for name in section.domains], stage_names(section)
-    lowest = min(value for other in section.rows for line in other.mean_matrix() for value in line)
+    domains, stages = [label(name, 14) for name in section.domains], stage_names(section.domains)
+    finished = (other for other in section.rows if other.counted)
+    lowest = min(value for other in finished for line in other.mean_matrix() for value in line)
+    frame = {"type": "rect", "line": {"color": "#e0823d", "width": 2}}
     return {
         "data": [
             {
@@ -89,31 +105,21 @@ def heat_map(section: Section, row: Row) -> Figure:
         "layout": {
             "height": 74 + 40 * size,
             "margin": {"l": 8, "r": 8, "t": 34, "b": 8},
-            "xaxis": {**_ticks(domains), "side": "top", "showgrid": False, "fixedrange": True},
+            "xaxis": {**ticks(domains), "side": "top", "showgrid": False, "fixedrange": True},
             "yaxis": {
-                **_ticks([label(stage, 20) for stage in stages]),
+                **ticks([label(stage, 20) for stage in stages]),
                 "autorange": "reversed",
                 "showgrid": False,
                 "fixedrange": True,
             },
-            "shapes": [
-                {
-                    "type": "rect",
-                    "x0": i - 0.48,
-                    "x1": i + 0.48,
-                    "y0": i - 0.48,
-                    "y1": i + 0.48,
-                    "line": {"color": "#e0823d", "width": 2},
-                }
-                for i in range(size)
-            ],
+            "shapes": [{**frame, "x0": i - 0.48, "x1": i + 0.48, "y0": i - 0.48, "y1": i + 0.48} for i in range(size)],
         },
     }
 
 
-def stage_lines(section: Section, domain: int) -> Figure:
+def stage_lines(section: Section, domain: int, colours: Palette) -> Figure:
     """Accuracy on one domain over the stages, a line for each row, with the spread over seeds."""
-    stages = stage_names(section)
+    stages = stage_names(section.domains)
     traces = []
     for row in (row for row in section.rows if row.counted):
         values = [[matrix[stage][domain] for matrix in row.matrices] for stage in range(len(stages))]
@@ -123,10 +129,11 @@ def stage_lines(section: Section, domain: int) -> Figure:
                 "type": "scatter",
                 "mode": "lines+markers",
                 "name": label(row.name),
+                "meta": row.name,
                 "x": list(range(len(stages))),
                 "y": [rounded(100 * mean) for mean in means],
                 "error_y": {"array": [rounded(100 * s) for s in spreads], "thickness": 1, "width": 3},
-                "line": {"color": colour(section, row), "dash": dash(section, row), "width": 2},
+                "line": {"color": colours.colour(row.name), "dash": colours.dash(row.name), "width": 2},
                 "marker": {"size": 6},
                 "hoverinfo": "text",
                 "hovertext": [
@@ -142,55 +149,9 @@ def stage_lines(section: Section, domain: int) -> Figure:
             "height": 270,
             "showlegend": False,
             "margin": {"l": 40, "r": 12, "t": 10, "b": 8},
-            "xaxis": {**_ticks([label(name, 12) for name in section.domains]), "ticklabeloverflow": "allow"},
+            "xaxis": {**ticks([label(name, 12) for name in section.domains]), "ticklabeloverflow": "allow"},
             "yaxis": {"ticksuffix": "%"},
             "shapes": [{**own, "line": {"color": FAINT, "width": 1, "dash": "dot"}}],
-        },
-    }
-
-
-def trade_off(section: Section) -> Figure:
-    """Mean target accuracy against source drop: a faint point for each seed, a strong one for their mean."""
-    faint, strong = [], []
-    finished = [row for row in section.rows if row.counted]
-    centres = [metrics.mean([metrics.source_drop(matrix) for matrix in row.matrices]) for row in finished]
-    middle = 50 * (min(centres, default=0.0) + max(centres, default=0.0))
-    for row in finished:
-        drops = [100 * metrics.source_drop(matrix) for matrix in row.matrices]
-        gains = [100 * (metrics.adaptation(matrix) or 0.0) for matrix in row.matrices]
-        shared = {"type": "scatter", "showlegend": False, "hoverinfo": "text"}
-        faint.append(
-            {
-                **shared,
-                "mode": "markers",
-                "x": [rounded(v) for v in drops],
-                "y": [rounded(v) for v in gains],
-                "marker": {"color": colour(section, row), "size": 7, "opacity": 0.4},
-                "hovertext": [f"{label(row.name)}<br>seed {run.seed}" for run in row.counted],
-            }
-        )
-        drop, gain = metrics.mean(drops), metrics.mean(gains)
-        strong.append(
-            {
-                **shared,
-                "mode": "markers+text",
-                "x": [rounded(drop)],
-                "y": [rounded(gain)],
-                "marker": {"color": colour(section, row), "size": 13},
-                # Towards the middle, where there is room for the name.
-                "text": [f"  {label(row.name, 22)}  "],
-                "textposition": "middle right" if drop <= middle else "middle left",
-                "cliponaxis": False,
-                "hovertext": [f"{label(row.name)}<br>adaptation {gain:.2f}<br>source drop {drop:.2f}"],
-            }
-        )
-    return {
-        "data": faint + strong,
-        "layout": {
-            "height": 400,
-            "margin": {"l": 48, "r": 16, "t": 24, "b": 44},
-            "xaxis": {"title": {"text": "source drop, points (left is better)"}, "zeroline": True},
-            "yaxis": {"title": {"text": "adaptation, % (up is better)"}},
         },
     }
 
@@ -233,7 +194,8 @@ def features(projection: Projection, domains: Sequence[str]) -> Figure:
     }
 
 
-def _ticks(texts: Sequence[str]) -> dict[str, Any]:
+def ticks(texts: Sequence[str]) -> dict[str, Any]:
+    """An axis of names: numbers that are shown as texts."""
     numbers = list(range(len(texts)))
     return {"tickvals": numbers, "ticktext": list(texts), "automargin": True, "zeroline": False, "ticks": ""}
 

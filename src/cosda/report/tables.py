@@ -8,14 +8,17 @@ same settings. A run without numbers keeps its place, with the reason. Values ar
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from cosda import metrics
+from cosda.errors import CosdaError
 from cosda.records import Run
 from cosda.report.columns import Column, columns_of
 from cosda.report.settings import flatten, show
+from cosda.selection import check_rule, reselect
 
 YARDSTICKS = ("source", "bn")  # methods that stand at the top of every table, in this order
 # What reading a damaged config or record may raise.
@@ -83,13 +86,6 @@ class Section:
         """Benchmark and chain in one line."""
         return f"{self.benchmark}: {' → '.join(self.domains)}"
 
-    def best(self, column: int) -> float | None:
-        """The best mean of a column at the precision shown; None where there is no contest."""
-        means = [round(m, 4) for row in self.rows if (m := row.cells[column].mean) is not None]
-        if len(set(means)) < 2:
-            return None
-        return max(means) if self.columns[column].higher_is_better else min(means)
-
 
 @dataclass(frozen=True)
 class Tables:
@@ -99,22 +95,41 @@ class Tables:
     left_out: tuple[Problem, ...]  # runs that cannot be read, or whose config does not say where they belong
 
 
-def build(runs: Sequence[Run]) -> Tables:
-    """Group runs into sections and rows."""
+def build(runs: Sequence[Run], select: str | None = None) -> Tables:
+    """Group runs into sections and rows; under another selection rule, if ``select`` names one."""
+    if select is not None:
+        check_rule(select)
     places: dict[tuple[Any, ...], list[Run]] = {}
     left_out: list[Problem] = []
+    refused: dict[Path, str] = {}  # runs that cannot be seen under the rule, and why
     for run in sorted(runs, key=lambda run: run.path.name):
         if run.damage:
             left_out.append(Problem(run, run.damage))
             continue
         try:
+            if select is not None:
+                run, refused[run.path] = _under(select, run)
             place = _place(run)
             _ = run.label, run.seed, _identity(run)
         except DAMAGED as error:
             left_out.append(Problem(run, f"damaged config.json: {_describe(error)}"))
         else:
             places.setdefault(place, []).append(run)
-    return Tables(tuple(_section(place, places[place]) for place in sorted(places)), tuple(left_out))
+    sections = tuple(_section(place, places[place], refused) for place in sorted(places))
+    return Tables(sections, tuple(left_out))
+
+
+def _under(rule: str, run: Run) -> tuple[Run, str]:
+    """A run under a rule, and if its records do not allow it, the reason: it then keeps its place without numbers."""
+    relabelled = replace(run, config={**run.config, "select": rule})
+    if run.done is None or run.config["select"] == rule:
+        return relabelled, ""
+    try:
+        return reselect(run, rule), ""
+    except CosdaError as error:
+        return relabelled, str(error).removesuffix(".")
+    except DAMAGED as error:
+        return relabelled, f"damaged records: {_describe(error)}"
 
 
 def _place(run: Run) -> tuple[Any, ...]:
@@ -123,18 +138,19 @@ def _place(run: Run) -> tuple[Any, ...]:
     return (str(config["benchmark"]), tuple(map(str, run.domains)), *words)
 
 
-def _section(place: tuple[Any, ...], runs: list[Run]) -> Section:
+def _section(place: tuple[Any, ...], runs: list[Run], refused: Mapping[Path, str]) -> Section:
     benchmark, domains, protocol, headline, select, fingerprint = place
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
-        groups.setdefault((_rank(run), run.label, json.dumps(_identity(run), sort_keys=True)), []).append(run)
+        groups.setdefault((rank(run), run.label, json.dumps(_identity(run), sort_keys=True)), []).append(run)
     ordered = [groups[key] for key in sorted(groups)]
     columns = columns_of(domains)
-    rows = tuple(_row(name, group, columns) for name, group in zip(_names(ordered), ordered, strict=True))
+    rows = tuple(_row(name, group, columns, refused) for name, group in zip(_names(ordered), ordered, strict=True))
     return Section(benchmark, domains, protocol, headline, select, fingerprint, columns, rows)
 
 
-def _rank(run: Run) -> int:
+def rank(run: Run) -> int:
+    """The place of a run's method in every table: yardsticks come first."""
     method = run.config.get("method")
     return YARDSTICKS.index(method) if method in YARDSTICKS else len(YARDSTICKS)
 
@@ -159,12 +175,12 @@ def _names(groups: list[list[Run]]) -> list[str]:
     return names
 
 
-def _row(name: str, runs: list[Run], columns: tuple[Column, ...]) -> Row:
+def _row(name: str, runs: list[Run], columns: tuple[Column, ...], refused: Mapping[Path, str]) -> Row:
     counted: list[Run] = []
     matrices: list[list[list[float]]] = []
     problems: list[Problem] = []
     for run in sorted(runs, key=lambda run: (run.seed, run.path.name)):
-        matrix, reason = _matrix(run)
+        matrix, reason = (None, refused[run.path]) if refused.get(run.path) else _matrix(run)
         twin = next((other for other in counted if other.seed == run.seed), None)
         if matrix is None:
             problems.append(Problem(run, reason))

@@ -18,8 +18,8 @@ from cosda.models.network import Network, statistics
 from cosda.parts.dual_speed import MergedStatistics
 from cosda.parts.schedule import cosine
 from cosda.randomness import derive, stream
-from cosda.run.config import AdaptSettings, Optimisation
 from cosda.run.memory import peak_bytes
+from cosda.run.sections import AdaptSettings, Optimisation
 from cosda.run.watch import Watcher
 
 

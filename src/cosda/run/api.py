@@ -84,6 +84,7 @@ def adapt(
     variant: str | None = None,
     ablation: str | None = None,
     seed: int = 0,
+    select: str = "last",
     out: str | Path | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
@@ -93,8 +94,12 @@ def adapt(
     ``changes`` are settings as on the command line, for example ``["epochs=5", "temperature=0.1"]``. With ``out`` the
     run folder is kept below that path, and a call that was interrupted goes on; without it, it is temporary. ``domain``
     is another name for the domain than that of its data. A model with masks needs it, since this name chooses the mask;
-    a name that is new to the model gets a new mask.
+    a name that is new to the model gets a new mask. ``select`` is the rule that chooses the epoch.
     """
+    if select == "oracle":
+        raise CosdaError(
+            "adaptation reads no labels, so it cannot be selected by the oracle. Take 'last' or a validator."
+        )
     model = model if isinstance(model, Model) else load(model)
     if domain is None:
         model.network.for_domain(None)  # an error for a model with masks
@@ -112,6 +117,7 @@ def adapt(
         variant=variant,
         ablation=ablation,
         seed=seed,
+        select=select,
         **_given(model),
         changes=changes,
     )
@@ -136,6 +142,7 @@ def run_chain(
     variant: str | None = None,
     ablation: str | None = None,
     seed: int = 0,
+    select: str = "last",
     out: str | Path = "runs",
     machine: Machine | None = None,
     watcher: Watcher | None = None,
@@ -144,7 +151,7 @@ def run_chain(
     benchmark = data if isinstance(data, Benchmark) else load_benchmark(data)
     start = model if isinstance(model, Model) or model is None else load(model)
     cache = machine.cache if machine else None
-    plan = make_plan(benchmark, method, domains, start, changes, variant, ablation, seed, cache)
+    plan = make_plan(benchmark, method, domains, start, changes, variant, ablation, seed, cache, select)
     chosen = {name: benchmark[name] for name in plan.domains}
     return execute(plan, chosen, Path(out), machine, watcher, start)
 
@@ -159,6 +166,7 @@ def make_plan(
     ablation: str | None = None,
     seed: int = 0,
     cache: Path | None = None,
+    select: str = "last",
 ) -> Plan:
     """Resolve all settings of a chain; the first domain is the source, and the default is all in order."""
     chain = benchmark.ordered(tuple(domains) if domains else tuple(benchmark.domains))
@@ -185,6 +193,7 @@ def make_plan(
         variant=variant,
         ablation=ablation,
         seed=seed,
+        select=select,
         **_given(model),
         changes=changes,
     )
@@ -220,7 +229,7 @@ def train_source(
     )
     device, model = machine.open(), new_model(plan)
     ready = prepare(chosen, plan, model, device, machine, watcher).domain
-    return source_model(plan, ready, model, Path(out), device, watcher)
+    return source_model(plan, ready, model, Path(out), device, watcher, machine.log)
 
 
 def evaluate(

@@ -8,7 +8,8 @@ from typing import Any
 
 from cosda.methods import METHODS, method_class
 from cosda.records import Run
-from cosda.run.config import SECTIONS, ablations, resolve
+from cosda.run.config import ablations, resolve
+from cosda.run.sections import SECTIONS
 from cosda.settings import settings_of
 
 

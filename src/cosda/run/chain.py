@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from cosda.data.domain import Domain
+from cosda import metrics
+from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader, open_loader
+from cosda.errors import CosdaError
 from cosda.methods import Method, method_class
 from cosda.models.artifact import Model
 from cosda.models.masks import MaskedNetwork
@@ -30,10 +31,13 @@ from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.config import Plan
 from cosda.run.edges import check_edges, open_edges
 from cosda.run.environment import describe_environment
-from cosda.run.evaluate import embed, measure
+from cosda.run.evaluate import confusion, counts, embed
 from cosda.run.prepare import EVALUATION_BATCH, Machine, prepare
 from cosda.run.source import new_model, source_model, trained_part
+from cosda.run.validators import Selector
 from cosda.run.watch import Watcher
+from cosda.run.writers import Log
+from cosda.selection import Candidate
 
 
 def execute(
@@ -50,7 +54,7 @@ def execute(
     that has no data here (the source of a given model) is not measured.
     """
     machine, watcher = machine or Machine(), watcher or Watcher()
-    with RunFolder(runs / plan.name, plan.as_json()) as folder:
+    with RunFolder(runs / plan.name, plan.as_json(), machine.patience) as folder:
         if folder.finished:
             watcher.note(f"{folder.path} is finished; nothing to do")
         else:
@@ -64,9 +68,14 @@ def execute(
             }
             for target in plan.domains[1:]:
                 check_edges(plan.section("adapt", target), ready[target])
+                if plan.select == "oracle" and ready[target].labels is None:
+                    raise CosdaError(
+                        f"the rule 'oracle' chooses by labels, and '{target}' has none. Take another --select."
+                    )
             if plan.model is None:
-                model = source_model(plan, ready[plan.domains[0]], model, runs, device, watcher)
-            _Chain(plan, ready, model, folder, device, watcher).run()
+                model = source_model(plan, ready[plan.domains[0]], model, runs, device, watcher, machine.log)
+            with Log(folder, machine.log, watcher):
+                _Chain(plan, ready, model, folder, device, watcher).run()
     return read_run(folder.path)
 
 
@@ -132,45 +141,66 @@ class _Chain:
         kind = method.native_statistics if how.statistics == "native" else how.statistics
         name = f"{self.plan.label} → {target}"
         student = self.student.for_domain(target)
+        selector = Selector(self.plan.select, student, self._judged(target), how.validate)
         training = Training(method, student, pictures, how, self.plan.seed, stage, name, self.watcher)
 
         def checkpoint() -> None:
-            state = {"stage": stage, "training": training.state_dict(), "incoming": incoming}
+            state = {"stage": stage, "training": training.state_dict(), "incoming": incoming, "best": selector.best}
             progress = {"lineage": self.model.lineage, "records": self.folder.length()}
             save_checkpoint(self._checkpoint, state | progress)
+            self.folder.settle()
+
+        def model() -> dict[str, Any]:
+            """A copy of what the method would hand on now, with both kinds of BatchNorm statistics."""
+            predictor = method.predictor(target)
+            network = {key: value.detach().clone() for key, value in predictor.state_dict().items()}
+            return {"network": network, **{each: training.statistics(each, predictor) for each in ("own", "merged")}}
 
         def after_epoch(facts: Epoch) -> None:
             self.folder.append("loss", stage=stage, **facts.recorded)
             self.folder.append_timing(stage=stage, **facts.timing)
             predictor = method.predictor(target)
             with statistics_lent(predictor, training.statistics(kind, predictor)):
-                self._measure(predictor, stage, facts.epoch, target)
+                accuracy = self._measure(predictor, stage, facts.epoch, target)
+                if how.measure == "source":
+                    self._measure(predictor, stage, facts.epoch, self.plan.domains[0])
+                scores = selector.scores(predictor.for_domain(target))
+            if scores:
+                judged = {"epoch": facts.epoch, "pictures": len(selector.pictures), "scores": scores}
+                self.folder.append("validation", stage=stage, **judged)
+            selector.consider(Candidate(facts.epoch, accuracy, scores), model)
             checkpoint()
 
         if saved is None:
             checkpoint()
         else:
             training.load_state_dict(saved["training"])
+            selector.best = saved["best"]
         training.run(after_epoch)
-        predictor = method.predictor(target)
-        found = {each: training.statistics(each, predictor) for each in ("own", "merged")}
-        self.student.load_state_dict(predictor.state_dict())
-        set_statistics(self.student, found[kind])
+        best = selector.best or {"epoch": how.epochs - 1 if how.epochs else None, "model": model()}
+        self.folder.append("chosen", stage=stage, rule=self.plan.select, epoch=best["epoch"])
+        handed = best["model"]
+        self.student.load_state_dict(handed["network"])
+        set_statistics(self.student, handed[kind])
         step = {"step": "adapt", "domain": target, "method": self.plan.method, "variant": self.plan.variant}
         settings = {"seed": self.plan.seed, "epochs": how.epochs, "settings": method.settings()}
-        self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **settings}])
+        rule = {"select": self.plan.select, "epoch": best["epoch"]}
+        self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **settings, **rule}])
         self._close_stage(stage)
-        self._measure_otherwise(stage, kind, found)
+        self._measure_otherwise(stage, kind, handed)
 
     def _close_stage(self, stage: int) -> None:
         """Save what the stage hands on, and measure it on all domains of the chain, seen or not."""
-        self.model.save(self.folder.path / "models" / f"stage-{stage}", overwrite=True)
+        self.model.save(self.folder.path / "models" / f"stage-{stage}", overwrite=True, link=True)
+        confusions: dict[str, Index] = {}
         for name in self.plan.domains:
-            self._measure(self.student, stage, None, name)
+            self._measure(self.student, stage, None, name, confusions=confusions)
         if stage in (0, len(self.plan.domains) - 1):
             self._embed(stage)
+            if confusions:
+                self._store("confusion", stage, confusions)
 
-    def _measure_otherwise(self, stage: int, kind: str, found: Mapping[str, list[Tensor]]) -> None:
+    def _measure_otherwise(self, stage: int, kind: str, found: Mapping[str, Any]) -> None:
         """What the same weights give with the other BatchNorm statistics: part of all forgetting is in these."""
         other = "own" if kind == "merged" else "merged"
         if found[other]:
@@ -179,26 +209,46 @@ class _Chain:
                     self._measure(self.student, stage, None, name, record="alternative", statistics=other)
 
     def _measure(
-        self, network: Network, stage: int, epoch: int | None, name: str, record: str = "accuracy", **more: str
-    ) -> None:
+        self,
+        network: Network,
+        stage: int,
+        epoch: int | None,
+        name: str,
+        record: str = "accuracy",
+        confusions: dict[str, Index] | None = None,
+        **more: str,
+    ) -> float | None:
+        """The benchmark's accuracy on a domain, which is recorded too; None where there are no labels."""
         domain = self.domains.get(name)
         if domain is None or domain.labels is None or len(domain.test) == 0:
-            return
-        images, correct = measure(
-            network.for_domain(name), self._test_loader(domain), domain.labels[domain.test], len(self.plan.classes)
-        )
+            return None
+        labels, classes = domain.labels[domain.test], len(self.plan.classes)
+        matrix = confusion(network.for_domain(name), self._test_loader(domain), labels, classes)
+        images, correct = counts(matrix)
+        if confusions is not None:
+            confusions[f"d{self.plan.domains.index(name)}"] = matrix.astype(np.int32)
         facts = {"domain": name, "split": "test", "images": images, "correct": correct}
         self.folder.append(record, stage=stage, epoch=epoch, **facts, **more)
         if record == "accuracy":
             self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
+        return metrics.accuracy(self.plan.headline, correct, images)
 
     def _embed(self, stage: int) -> None:
         known = [(number, self.domains[n]) for number, n in enumerate(self.plan.domains) if n in self.domains]
         loaders = [(number, self._test_loader(domain), domain.labels) for number, domain in known]
-        path = self.folder.path / "embedding" / f"stage-{stage}.npz"
+        self._store("embedding", stage, embed(self.student, loaders, self.plan.seed, self.plan.domains))
+
+    def _store(self, kind: str, stage: int, arrays: Mapping[str, Any]) -> None:
+        """Put what is too large for a line of the records into a file beside them."""
+        path = self.folder.path / kind / f"stage-{stage}.npz"
         path.parent.mkdir(exist_ok=True)
-        np.savez(path, allow_pickle=False, **embed(self.student, loaders, self.plan.seed, self.plan.domains))
-        self.folder.append("embedding", stage=stage, file=f"embedding/{path.name}")
+        np.savez_compressed(path, allow_pickle=False, **arrays)
+        self.folder.append(kind, stage=stage, file=f"{kind}/{path.name}")
+
+    def _judged(self, target: str) -> Loader:
+        """The pictures that validators see: those of training, without labels."""
+        domain = self.domains[target].without_labels()
+        return open_loader(domain, "train", self.model.preprocessing, self.device, EVALUATION_BATCH, self.plan.seed)
 
     def _test_loader(self, domain: Domain) -> Loader:
         return open_loader(domain, "test", self.model.preprocessing, self.device, EVALUATION_BATCH)

@@ -12,86 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Any
 
 from cosda.data.domain import Headline, Protocol_
 from cosda.errors import CosdaError, nearest
 from cosda.methods import Method, method_class
 from cosda.records import Json, digest
-from cosda.run.edges import EdgeSettings
-from cosda.settings import build, check, parse_value, setting, settings_of
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """How pictures become inputs."""
-
-    size: int | None = setting(None, "pixels of each side; 'none' takes what the encoder was made for", low=8)
-    profile: Literal["cosda", "shot"] = setting("cosda", "how training and test boxes are cut")
-    flip: bool = setting(True, "whether training pictures may be mirrored")
-
-
-@dataclass(frozen=True)
-class NetworkSettings:
-    """What the network is made of."""
-
-    encoder: str = setting("lite0", "encoder: resnet18|34|50|101, small, lite0, identity, timm/…, hf/…")
-    weights: str | None = setting(None, "file with the encoder's weights, or 'pretrained' for timm, hf, torchvision")
-    bottleneck: int = setting(256, "features after the bottleneck", low=1, symbol="d")
-    freeze_encoder: bool = setting(False, "compute the encoder's features once and train the head alone")
-
-
-@dataclass(frozen=True)
-class Optimisation(EdgeSettings):
-    """SGD with momentum; the rate falls along a cosine once an epoch and starts anew with each target."""
-
-    epochs: int = setting(20, "epochs for each target", low=0, symbol="E")
-    batch_size: int = setting(64, "pictures in a batch", low=1, symbol="B")
-    epoch_pictures: int = setting(0, "at most so many pictures an epoch; 0 is all", low=0)
-    lr: float = setting(2e-3, "learning rate of the head at the start", low=0)
-    lr_end: float = setting(1e-3, "learning rate of the head at the end; other groups fall in proportion", low=0)
-    momentum: float = setting(0.9, "momentum of SGD", low=0, high=1)
-    nesterov: bool = setting(False, "Nesterov momentum")
-    weight_decay: float = setting(5e-4, "weight decay, on all parameters", low=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.lr_end > self.lr:
-            raise CosdaError(
-                f"lr_end = {self.lr_end:g} exceeds lr = {self.lr:g}: rates never rise in training. "
-                "Lower lr_end or raise lr."
-            )
-
-
-@dataclass(frozen=True)
-class AdaptSettings(Optimisation):
-    """Adaptation to a target."""
-
-    statistics: Literal["native", "own", "merged"] = setting(
-        "native", "BatchNorm statistics of the model that is measured and handed on; 'native' is the method's choice"
-    )
-    merge_momentum: tuple[float, float] = setting(
-        (0.95, 0.99), "how slowly merged statistics follow, for methods that do not merge them", low=0, high=1
-    )
-
-
-@dataclass(frozen=True)
-class SourceSettings(Optimisation):
-    """Training of the source model: the same, with labels."""
-
-    lr: float = setting(1e-2, "learning rate of the head at the start", low=0)
-    lr_end: float = setting(2e-4, "learning rate of the head at the end", low=0)
-    encoder_rate: float = setting(0.1, "learning rate of the encoder relative to the head's", low=0, high=1)
-    label_smoothing: float = setting(0.1, "share of the label that is spread over all classes", low=0, high=1)
-    holdout: float = setting(0.1, "share of the source's training pictures kept for measuring only", low=0, high=0.9)
-
-
-SECTIONS: dict[str, type] = {
-    "data": DataSettings,
-    "network": NetworkSettings,
-    "source": SourceSettings,
-    "adapt": AdaptSettings,
-}
+from cosda.run.sections import SECTIONS
+from cosda.selection import VALIDATORS, check_rule
+from cosda.settings import build, check, parse_value, settings_of
 
 
 @dataclass(frozen=True)
@@ -110,7 +39,7 @@ class Plan:
     variant: str | None
     ablation: str | None
     seed: int
-    select: Literal["last"]
+    select: str  # one of cosda.selection.RULES
     model: str | None  # digest of a given source model; None where it is trained from `source`
     settings: Mapping[str, Mapping[str, Any]]  # section -> key -> value
     stages: Mapping[str, Mapping[str, Mapping[str, Any]]]  # target -> section -> key -> value
@@ -164,6 +93,7 @@ def resolve(
     variant: str | None = None,
     ablation: str | None = None,
     seed: int = 0,
+    select: str = "last",
     model: str | None = None,
     given: Mapping[str, Mapping[str, Any]] | None = None,
     changes: Iterable[str] = (),
@@ -256,14 +186,18 @@ def resolve(
         variant=variant,
         ablation=ablation,
         seed=seed,
-        select="last",
+        select=check_rule(select),
         model=model,
         settings=values,
         stages=stages,
         origins=origins,
     )
     for target in domains[1:]:
-        plan.section("adapt", target)
+        how = plan.section("adapt", target)
+        if select in VALIDATORS and not how.validate:
+            raise CosdaError(
+                f"the selection rule '{select}' needs pictures to judge by: let adapt.validate be above 0."
+            )
         plan.make_method(target)
     plan.section("source")
     return plan

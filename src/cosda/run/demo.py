@@ -6,18 +6,17 @@ from pathlib import Path
 
 from cosda.errors import CosdaError
 from cosda.records import Run
-from cosda.run.bench import Job, run_jobs
-from cosda.run.watch import Watcher
+from cosda.run.bench import Job, Onlooker, Resources, run_jobs
+from cosda.run.prepare import Machine
 
 CHAIN = ("print", "outline", "colour", "hand")
-# `source` comes first: it trains the source model that all others of its seed wait for.
 METHODS = ("source", "shot", "nrc", "aad", "cosda", "cosda+nrc", "cosda+aad")
 
 
-def run_demo(out: Path, seeds: int, workers: int | None = None, watcher: Watcher | None = None) -> list[Run]:
+def run_demo(out: Path, seeds: int, workers: int | None = None, onlooker: Onlooker | None = None) -> list[Run]:
     """Do all runs, or what is left of them, below ``out``, and return them in the order of the table."""
     jobs = [Job("digits", method, CHAIN, seed) for method in METHODS for seed in range(seeds)]
-    outcome = run_jobs(jobs, out / "runs", workers, watcher)
+    outcome = run_jobs(jobs, out / "runs", Resources(workers=workers), Machine("cpu"), onlooker)
     for job, reason in outcome.failed.items():
         raise CosdaError(f"the run {job} failed: {reason}")
     return outcome.runs

@@ -38,12 +38,20 @@ def probabilities(network: Network, loader: Loader) -> NDArray[np.float32]:
     return torch.cat(parts).numpy()
 
 
+def confusion(network: Network, loader: Loader, labels: Index, classes: int) -> Index:
+    """How many pictures of each class (rows) were taken for each class (columns)."""
+    predicted = np.concatenate([o.logits.argmax(dim=1).cpu().numpy() for _, o in outputs(network, loader)])
+    return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+
 def measure(network: Network, loader: Loader, labels: Index, classes: int) -> tuple[list[int], list[int]]:
     """Pictures and correct predictions of each class; every accuracy follows from these counts."""
-    predicted = np.concatenate([o.logits.argmax(dim=1).cpu().numpy() for _, o in outputs(network, loader)])
-    images = np.bincount(labels, minlength=classes)
-    correct = np.bincount(labels[predicted == labels], minlength=classes)
-    return images.tolist(), correct.tolist()
+    return counts(confusion(network, loader, labels, classes))
+
+
+def counts(matrix: Index) -> tuple[list[int], list[int]]:
+    """Pictures and correct predictions of each class, from their confusions."""
+    return matrix.sum(axis=1).tolist(), matrix.diagonal().tolist()
 
 
 def embed(

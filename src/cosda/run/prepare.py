@@ -24,6 +24,7 @@ from cosda.records import digest
 from cosda.run.config import Plan
 from cosda.run.memory import keep_freed_memory
 from cosda.run.watch import Watcher
+from cosda.run.writers import check_writers
 
 MARGIN = 8 / 7  # pictures are stored at 256 pixels for a network that sees 224
 EVALUATION_BATCH = 128
@@ -39,6 +40,11 @@ class Machine:
     pack: bool = True
     strict: bool = False
     keep_memory: bool = True  # of the whole process; see run/memory.py
+    patience: float = 0  # seconds to wait for a run folder that another process still holds
+    log: tuple[str, ...] = ()  # who follows the records besides: names of run/writers.py
+
+    def __post_init__(self) -> None:
+        check_writers(self.log)
 
     def open(self) -> torch.device:
         """Set the number of threads and how memory is kept, and return the device."""
@@ -129,8 +135,7 @@ def featurise(
     ``content`` names the pictures.
     """
     assert not isinstance(domain.items, Files)
-    key = digest([content, weights_key(encoder), repr(how)])
-    path = (machine.cache or default_cache()) / "features" / f"{key}.npy"
+    path = features_path(content, encoder, how, machine.cache)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.exists():
@@ -147,6 +152,11 @@ def featurise(
             os.replace(temporary, path)
             watcher.end()
     return replace(domain, items=np.load(path, mmap_mode="r"))
+
+
+def features_path(content: str, encoder: nn.Module, how: Preprocessing, cache: Path | None) -> Path:
+    """Where the features of pictures lie, or will."""
+    return (cache or default_cache()) / "features" / f"{digest([content, weights_key(encoder), repr(how)])}.npy"
 
 
 def weights_key(module: nn.Module) -> str:

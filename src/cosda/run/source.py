@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,16 +19,18 @@ from cosda.models.encoders import Architecture
 from cosda.models.network import Network, place
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive
-from cosda.records import Json, RunFolder, digest, write_json
+from cosda.records import FOR_EVER, Json, RunFolder, digest, write_json
 from cosda.run.adapt import Epoch, Training
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
-from cosda.run.config import Plan, SourceSettings
+from cosda.run.config import Plan
 from cosda.run.edges import open_edges
 from cosda.run.environment import describe_environment
 from cosda.run.evaluate import measure
 from cosda.run.prepare import EVALUATION_BATCH
+from cosda.run.sections import SourceSettings
 from cosda.run.supervised import Supervised
 from cosda.run.watch import Watcher
+from cosda.run.writers import Log
 
 
 def source_config(plan: Plan) -> Json:
@@ -45,18 +48,30 @@ def source_config(plan: Plan) -> Json:
     return shared | {"method": plan.method, "domains": list(plan.domains), "own": own} if own else shared
 
 
-def source_model(plan: Plan, domain: Domain, model: Model, runs: Path, device: torch.device, watcher: Watcher) -> Model:
+def source_name(plan: Plan) -> str:
+    """The name of the source model's folder below ``sources``."""
+    return f"{plan.benchmark}-{plan.domains[0]}-s{plan.seed}-{digest(source_config(plan))}"
+
+
+def source_model(
+    plan: Plan,
+    domain: Domain,
+    model: Model,
+    runs: Path,
+    device: torch.device,
+    watcher: Watcher,
+    log: Sequence[str] = (),
+) -> Model:
     """Train a new model on the source domain of a plan, or load it where that has been done before."""
     if domain.labels is None:
         raise CosdaError(
             f"the source domain '{domain.name}' has no labels; put its pictures into one folder per class, "
             "or start from a trained model with --model."
         )
-    config = source_config(plan)
-    name = f"{plan.benchmark}-{domain.name}-s{plan.seed}-{digest(config)}"
-    with RunFolder(runs / "sources" / name, config, wait=True) as folder:
+    with RunFolder(runs / "sources" / source_name(plan), source_config(plan), wait=FOR_EVER) as folder:
         if not folder.finished:
-            _train(plan, domain, domain.labels, model, folder, device, watcher)
+            with Log(folder, log, watcher):
+                _train(plan, domain, domain.labels, model, folder, device, watcher)
     return load(folder.path / "model")
 
 
@@ -93,6 +108,7 @@ def _train(
         folder.append_timing(stage=0, **facts.timing)
         record("holdout", held_out, facts.epoch)
         save_checkpoint(checkpoint, {"training": training.state_dict(), "records": folder.length()})
+        folder.settle()
 
     training = Training(
         method, network, loader(trained, how.batch_size), how, plan.seed, 0, f"source {domain.name}", watcher

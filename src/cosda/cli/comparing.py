@@ -1,0 +1,34 @@
+"""The command that compares two runs. Parsing and printing; no logic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cosda.cli.app import app, print_json
+from cosda.cli.options import AsJson
+
+
+@app.command()
+def compare(
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run folder.")],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another one.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what differs between two runs.
+
+    In what they are, their settings, where they ran, their accuracies and their cost; with a warning where the two may
+    not be compared.
+
+    Example:  cosda compare runs/digits-nrc-s0-1c2d3e4f5a runs/digits-cosda-s0-6b7c8d9e0f
+    """
+    from cosda import terminal
+    from cosda.report.compare import compare as compare_runs
+
+    comparison = compare_runs(run_a, run_b)
+    if as_json:
+        print_json(comparison.as_json())
+    else:
+        terminal.print_comparison(comparison)

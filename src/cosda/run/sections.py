@@ -1,0 +1,86 @@
+"""The settings that every run has, by section; those of a method are its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cosda.errors import CosdaError
+from cosda.run.edges import EdgeSettings
+from cosda.settings import setting
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """How pictures become inputs."""
+
+    size: int | None = setting(None, "pixels of each side; 'none' takes what the encoder was made for", low=8)
+    profile: Literal["cosda", "shot"] = setting("cosda", "how training and test boxes are cut")
+    flip: bool = setting(True, "whether training pictures may be mirrored")
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """What the network is made of."""
+
+    encoder: str = setting("lite0", "encoder: resnet18|34|50|101, small, lite0, identity, timm/…, hf/…")
+    weights: str | None = setting(None, "file with the encoder's weights, or 'pretrained' for timm, hf, torchvision")
+    bottleneck: int = setting(256, "features after the bottleneck", low=1, symbol="d")
+    freeze_encoder: bool = setting(False, "compute the encoder's features once and train the head alone")
+
+
+@dataclass(frozen=True)
+class Optimisation(EdgeSettings):
+    """SGD with momentum; the rate falls along a cosine once an epoch and starts anew with each target."""
+
+    epochs: int = setting(20, "epochs for each target", low=0, symbol="E")
+    batch_size: int = setting(64, "pictures in a batch", low=1, symbol="B")
+    epoch_pictures: int = setting(0, "at most so many pictures an epoch; 0 is all", low=0)
+    lr: float = setting(2e-3, "learning rate of the head at the start", low=0)
+    lr_end: float = setting(1e-3, "learning rate of the head at the end; other groups fall in proportion", low=0)
+    momentum: float = setting(0.9, "momentum of SGD", low=0, high=1)
+    nesterov: bool = setting(False, "Nesterov momentum")
+    weight_decay: float = setting(5e-4, "weight decay, on all parameters", low=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lr_end > self.lr:
+            raise CosdaError(
+                f"lr_end = {self.lr_end:g} exceeds lr = {self.lr:g}: rates never rise in training. "
+                "Lower lr_end or raise lr."
+            )
+
+
+@dataclass(frozen=True)
+class AdaptSettings(Optimisation):
+    """Adaptation to a target."""
+
+    statistics: Literal["native", "own", "merged"] = setting(
+        "native", "BatchNorm statistics of the model that is measured and handed on; 'native' is the method's choice"
+    )
+    merge_momentum: tuple[float, float] = setting(
+        (0.95, 0.99), "how slowly merged statistics follow, for methods that do not merge them", low=0, high=1
+    )
+    validate: int = setting(1000, "pictures by which label-free validators judge each epoch; 0 is none", low=0)
+    measure: Literal["source", "target"] = setting(
+        "source", "after each epoch measure the target alone, or the source too (to see other selection rules later)"
+    )
+
+
+@dataclass(frozen=True)
+class SourceSettings(Optimisation):
+    """Training of the source model: the same, with labels."""
+
+    lr: float = setting(1e-2, "learning rate of the head at the start", low=0)
+    lr_end: float = setting(2e-4, "learning rate of the head at the end", low=0)
+    encoder_rate: float = setting(0.1, "learning rate of the encoder relative to the head's", low=0, high=1)
+    label_smoothing: float = setting(0.1, "share of the label that is spread over all classes", low=0, high=1)
+    holdout: float = setting(0.1, "share of the source's training pictures kept for measuring only", low=0, high=0.9)
+
+
+SECTIONS: dict[str, type] = {
+    "data": DataSettings,
+    "network": NetworkSettings,
+    "source": SourceSettings,
+    "adapt": AdaptSettings,
+}

@@ -1,0 +1,101 @@
+"""The engine `ray`: the same results as the local one, also when a node dies in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benches import LONG_BENCH, LONGER, bench, command, events, results, table
+
+from cosda.errors import CosdaError
+from cosda.run.bench import Resources, expand, run_jobs
+from cosda.run.bench.cluster import Place, _versions
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'cosda[ray]'")
+AT_MOST = 90  # seconds
+
+
+def test_a_cluster_on_this_machine_gives_the_same_bits(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    done = bench(vectors, out, *LONG_BENCH, "--engine", "ray", "--workers", "2", changes=LONGER)
+    assert done.returncode == 0, done.stderr
+    assert {event["event"] for event in events(done.stderr)} == {"begin", "started", "finished"}
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A head and a second node, with a core each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    before = signal.getsignal(signal.SIGTERM)  # which a cluster changes for the whole process
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
+    few = {"num_cpus": 1, "object_store_memory": 2**27, "include_dashboard": False}
+    started = Cluster(initialize_head=True, head_node_args={**few, "_system_config": quick})
+    started.second = started.add_node(num_cpus=1, object_store_memory=2**27)
+    try:
+        yield started
+    finally:
+        started.shutdown()
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_node_that_is_killed_costs_nothing_but_time(
+    vectors: str, undisturbed: Path, cluster: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "runs"
+    words = command(vectors, out, *LONG_BENCH, "--engine", "ray", "--address", cluster.address, changes=LONGER)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_for_two_runs(out, process)
+    cluster.remove_node(cluster.second, allow_graceful=False)
+    _, stderr = process.communicate(timeout=AT_MOST)
+    assert process.returncode == 0, stderr
+    died = [event for event in events(stderr) if event["event"] == "died"]
+    assert died, "a run must have been on the node that was killed"
+    assert "Ray says" in died[0]["reason"]
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)
+
+
+def wait_for_two_runs(out: Path, process: subprocess.Popen[str]) -> None:
+    """Until two runs are in the middle of their work: with a core for each node, there is one on each."""
+    end = time.monotonic() + AT_MOST
+    while time.monotonic() < end and process.poll() is None:
+        if len(list(out.glob("*/checkpoint/last.safetensors"))) == 2:
+            return
+        time.sleep(0.005)
+    process.kill()
+    raise AssertionError(f"two runs were never under way together: {process.communicate()[1]}")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:10001", "somewhere"])
+def test_a_cluster_that_is_not_there(vectors: str, tmp_path: Path, address: str) -> None:
+    jobs = expand(vectors, "source", "one>two", changes=LONGER)
+    with pytest.raises(CosdaError, match=f"no Ray cluster at '{address}'"):
+        run_jobs(jobs, tmp_path, Resources("ray", address=address))
+
+
+def test_a_node_must_see_the_runs_and_have_the_same_versions(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    same = Place(tmp_path, token, _versions())
+    before = Path.cwd()
+    with pytest.raises(CosdaError, match=f"does not see {tmp_path}. Run folders must lie on a file system"):
+        same.check()
+    token.touch()
+    with pytest.raises(CosdaError, match=r"cosda 0\.0\.0.*install the same versions"):
+        Place(tmp_path, token, {**_versions(), "cosda": "0.0.0"}).check()
+    with pytest.raises(CosdaError, match="start the command in one that all have"):
+        Place(tmp_path / "elsewhere", token, _versions()).check()
+    try:
+        same.check()
+        assert Path.cwd() == tmp_path
+    finally:
+        os.chdir(before)
