@@ -44,8 +44,9 @@ def test_the_estimate_is_near_the_truth_before_and_after(pictures: str, tmp_path
     start = time.monotonic()
     assert not run_jobs(jobs, tmp_path, ONE, Machine("cpu")).failed
     truth = time.monotonic() - start
-    assert truth / 3 < before.seconds < truth * 3
-    on_disk = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert truth / 5 < before.seconds < truth * 5
+    files = [path.stat() for path in tmp_path.rglob("*") if path.is_file()]
+    on_disk = sum({facts.st_ino: facts.st_size for facts in files}.values())  # linked files once
     assert on_disk / 2 < sum(before.disk.values()) < on_disk * 2
 
     more = expand(pictures, "source,cosda", "one>two", seeds=4, changes=WORK)
@@ -53,7 +54,7 @@ def test_the_estimate_is_near_the_truth_before_and_after(pictures: str, tmp_path
     assert {row["measured by"] for row in after.rows} == {"2 finished"}
     assert [(row["done"], row["partial"], row["missing"]) for row in after.rows] == [(2, 0, 2)] * 2
     assert after.sources == (2, 2)
-    assert truth / 3 < after.seconds < truth * 3  # as many runs as were done
+    assert truth / 5 < after.seconds < truth * 5  # as many runs as were done
     assert estimate(jobs, tmp_path, ONE, Machine("cpu")).seconds == 0
 
 

@@ -14,8 +14,10 @@ import pytest
 from benches import LONG_BENCH, LONGER, bench, command, events, results, table
 
 from cosda.errors import CosdaError
+from cosda.run.api import run_chain
 from cosda.run.bench import Resources, expand, run_jobs
 from cosda.run.bench.cluster import Place, _versions
+from cosda.run.prepare import Machine
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'cosda[ray]'")
 AT_MOST = 90  # seconds
@@ -48,28 +50,30 @@ def cluster() -> Iterator[Any]:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_node_that_is_killed_costs_nothing_but_time(
-    vectors: str, undisturbed: Path, cluster: Any, tmp_path: Path
-) -> None:
-    out = tmp_path / "runs"
-    words = command(vectors, out, *LONG_BENCH, "--engine", "ray", "--address", cluster.address, changes=LONGER)
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def test_a_node_that_is_killed_costs_nothing_but_time(vectors: str, cluster: Any, tmp_path: Path) -> None:
+    out, changes = tmp_path / "disturbed", ("epochs=50", *LONGER[1:])  # two runs, and so one on each node, for a while
+    words = ("--methods", "cosda", "--pairs", "one>two,two>one", "--engine", "ray", "--address", cluster.address)
+    process = subprocess.Popen(
+        command(vectors, out, *words, changes=changes), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     wait_for_two_runs(out, process)
     cluster.remove_node(cluster.second, allow_graceful=False)
     _, stderr = process.communicate(timeout=AT_MOST)
     assert process.returncode == 0, stderr
-    died = [event for event in events(stderr) if event["event"] == "died"]
-    assert died, "a run must have been on the node that was killed"
-    assert "Ray says" in died[0]["reason"]
+    (died,) = [event for event in events(stderr) if event["event"] == "died"]
+    assert "Ray says" in died["reason"]
+    undisturbed = tmp_path / "undisturbed"
+    for chain in (("one", "two"), ("two", "one")):  # by no engine at all
+        run_chain(vectors, domains=chain, changes=changes, out=undisturbed, machine=Machine("cpu", threads=1))
     assert table(out) == table(undisturbed)
     assert results(out) == results(undisturbed)
 
 
-def wait_for_two_runs(out: Path, process: subprocess.Popen[str]) -> None:
-    """Until two runs are in the middle of their work: with a core for each node, there is one on each."""
+def wait_for_two_runs(out: Path, process: subprocess.Popen[Any]) -> None:
+    """Until both runs have finished an epoch."""
     end = time.monotonic() + AT_MOST
     while time.monotonic() < end and process.poll() is None:
-        if len(list(out.glob("*/checkpoint/last.safetensors"))) == 2:
+        if len(list(out.glob("*/timing.jsonl"))) >= 2:
             return
         time.sleep(0.005)
     process.kill()
@@ -99,3 +103,18 @@ def test_a_node_must_see_the_runs_and_have_the_same_versions(tmp_path: Path) -> 
         assert Path.cwd() == tmp_path
     finally:
         os.chdir(before)
+
+
+def test_a_killed_command_goes_on_with_the_same_table(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
+    out, words = tmp_path / "runs", (*LONG_BENCH, "--engine", "ray", "--workers", "2")
+    process = subprocess.Popen(
+        command(vectors, out, *words, changes=LONGER), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    wait_for_two_runs(out, process)
+    process.kill()
+    process.wait()
+    assert len(list(out.glob("*/done.json"))) < len(list(undisturbed.glob("*/done.json")))
+    again = bench(vectors, out, *words, changes=LONGER)
+    assert again.returncode == 0, again.stderr
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)

@@ -67,6 +67,7 @@ def calibrate(plan: Plan, machine: Machine) -> Cost:
     with tempfile.TemporaryDirectory(prefix="cosda-calibration-") as folder:
         machine = replace(machine, cache=Path(folder) / "cache")
         small, domains, model = _made_up(plan, machine)
+        model = replace(model, origin=model.save(Path(folder) / "model"))  # what stays as it was is linked to
         for attempt in ("first", "second"):
             watch = Stopwatch()
             run = execute(small, domains, Path(folder) / attempt, machine, watch, model)
@@ -106,7 +107,7 @@ def _run_cost(run: Run, watch: Stopwatch, total: float, count: int, judged: int)
     after = sum(sum(r["images"]) for r in run.records if "images" in r and r["epoch"] is None)
     epoch = max(0.0, between - look * within / max(1, epochs))
     trained = sum(end - begin for _, begin, end in watch.tasks)
-    stages = [folder_bytes(path) for path in sorted((run.path / "models").iterdir())]
+    stages = [folder_bytes(path, linked=False) for path in sorted((run.path / "models").iterdir())]
     return Cost(
         origin="calibration",
         fixed=max(0.0, total - trained - epoch * epochs - look * (within + after)),
@@ -114,7 +115,7 @@ def _run_cost(run: Run, watch: Stopwatch, total: float, count: int, judged: int)
         picture=train / count,
         look=look,
         stage_bytes=max(stages),
-        other_bytes=folder_bytes(run.path) - sum(stages),
+        other_bytes=folder_bytes(run.path, linked=False) - sum(stages),
     )
 
 

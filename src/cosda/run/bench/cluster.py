@@ -7,7 +7,6 @@ last epoch. Ray is not asked to try again: `drive` does that in the same way for
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -110,9 +109,7 @@ class RayEngine:
         # Ray shows each task the GPUs that it may use, and no other.
         self.machine = replace(machine, device="cuda" if self.gpus else "cpu")
         self.out = out
-        token = out / f".cosda-{secrets.token_hex(8)}"
-        token.touch()
-        self.place = Place(Path.cwd(), token, _versions())
+        self.place = Place(Path.cwd(), _new_token(out), _versions())
         self._running: dict[Any, Task] = {}
 
     def check_nodes(self) -> None:
@@ -183,6 +180,21 @@ class RayEngine:
                 room = has.get("CPU", 0) // self.cores
                 found += int(min(room, has.get("GPU", 0) // self.gpus) if self.gpus else room)
         return min(found, self.workers) if self.workers else found
+
+
+def _new_token(out: Path) -> Path:
+    """A file that this command alone has written; those of commands that were killed on this machine go."""
+    begin = f".cosda-{os.uname().nodename}-"
+    for old in out.glob(f"{begin}*"):
+        try:
+            os.kill(int(old.name.removeprefix(begin)), 0)
+        except (ValueError, ProcessLookupError):
+            old.unlink(missing_ok=True)
+        except PermissionError:  # it is alive and somebody else's
+            continue
+    token = out / f"{begin}{os.getpid()}"
+    token.touch()
+    return token
 
 
 def _check(place: Place) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cosda.errors import CosdaError
 from cosda.records import Run, read_run
 from cosda.run.bench.jobs import open_benchmark
 from cosda.run.bench.tasks import NOWHERE, Task
@@ -85,7 +86,10 @@ def finished_costs(out: Path, threads: int) -> dict[str, Cost]:
     runs: dict[str, list[Run]] = {}
     sources: dict[str, list[Run]] = {}
     for done in sorted((*out.glob("*/done.json"), *out.glob("sources/*/done.json"))):
-        run = read_run(done.parent)
+        try:
+            run = read_run(done.parent)
+        except CosdaError:  # damaged; the others tell as much
+            continue
         if run.environment.get("threads") == threads:
             if run.config["kind"] == "adapt":
                 runs.setdefault(kind_of(run.config), []).append(run)
@@ -98,8 +102,9 @@ def _finished_cost(runs: list[Run]) -> Cost:
     """All that happened, spread over the pictures of training, or over runs where nothing was trained."""
     seconds = sum(seconds_of(run) for run in runs)
     pictures = sum(record["pictures"] for run in runs for record in run.of("loss"))
-    stages = [folder_bytes(path) for run in runs for path in run.path.glob("models/*")]
-    other = sum(folder_bytes(run.path) for run in runs) - sum(stages)
+    # The files of a source model have links, but are its own.
+    stages = [folder_bytes(path, linked=False) for run in runs for path in run.path.glob("models/*")]
+    other = sum(folder_bytes(run.path, run.config["kind"] == "source") for run in runs) - sum(stages)
     return Cost(
         origin=f"{len(runs)} finished",
         fixed=0.0 if pictures else seconds / len(runs),
@@ -123,6 +128,7 @@ def seconds_of(run: Run) -> float:
     return max(trained, last.stat().st_mtime - began)
 
 
-def folder_bytes(path: Path) -> int:
-    """Bytes of all files at or below a path."""
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+def folder_bytes(path: Path, linked: bool = True) -> int:
+    """Bytes of all files at or below a path; those that are links to files elsewhere count only with ``linked``."""
+    found = [file.stat() for file in path.rglob("*") if file.is_file()]
+    return sum(facts.st_size for facts in found if linked or facts.st_nlink == 1)
