@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+# The same for the processes that tests start: tests run side by side, and threads of many processes fight for the cores.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:

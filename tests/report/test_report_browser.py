@@ -14,6 +14,7 @@ from stored_runs import AMPERSAND, IMAGE, SCRIPT
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")
 CHAIN_SECTION = "#section-2"
+expect.set_options(timeout=60_000)  # figures take long on a busy machine
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
