@@ -11,6 +11,11 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker waits for it in the end."""
+    items.sort(key=lambda item: item.path.name != "test_behaviour.py")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
     """Networks in tests are so small that a second thread only costs; and equal thread counts give equal bits."""
