@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-# The same for the processes that tests start: tests run side by side, and threads of many processes fight for the cores.
+# The same for processes that tests start: tests run side by side, and threads of many processes fight for cores.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 
