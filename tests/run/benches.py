@@ -36,7 +36,9 @@ def write_vectors(path: Path) -> str:
 def command(data: str, out: Path, *options: str, changes: tuple[str, ...] = QUICK) -> list[str]:
     """`cosda bench` as a process of its own."""
     sets = [word for change in changes for word in ("--set", change)]
-    program = "from cosda.cli import main; main()"
+    # Tests that run in the background hand their deafness for Ctrl-C down to their processes.
+    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{hear}; from cosda.cli import main; main()"
     return [sys.executable, "-c", program, "bench", data, "--out", str(out), *sets, *options]
 
 

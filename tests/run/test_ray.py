@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from cosda.run.bench.cluster import Place, _versions
 from cosda.run.prepare import Machine
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'cosda[ray]'")
-AT_MOST = 90  # seconds
+AT_MOST = 60  # seconds
 
 
 def test_a_cluster_on_this_machine_gives_the_same_bits(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_a_cluster_on_this_machine_gives_the_same_bits(vectors: str, undisturbed
     assert results(out) == results(undisturbed)
 
 
-@pytest.fixture
+@contextmanager
 def cluster() -> Iterator[Any]:
     """A head and a second node, with a core each."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -50,34 +51,47 @@ def cluster() -> Iterator[Any]:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_node_that_is_killed_costs_nothing_but_time(vectors: str, cluster: Any, tmp_path: Path) -> None:
-    out, changes = tmp_path / "disturbed", ("epochs=50", *LONGER[1:])  # two runs, and so one on each node, for a while
-    words = ("--methods", "cosda", "--pairs", "one>two,two>one", "--engine", "ray", "--address", cluster.address)
-    process = subprocess.Popen(
-        command(vectors, out, *words, changes=changes), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    wait_for_two_runs(out, process)
-    cluster.remove_node(cluster.second, allow_graceful=False)
-    _, stderr = process.communicate(timeout=AT_MOST)
+# Two runs, and so one on each node, for a while.
+NODE_WORDS = ("--methods", "cosda", "--pairs", "one>two,two>one", "--engine", "ray")
+NODE_CHANGES = ("epochs=300", *LONGER[1:])
+
+
+def killed_in_the_middle(vectors: str, out: Path) -> bool:
+    """Do a benchmark on two nodes and kill one; whether that met a run, which on a busy machine it may not."""
+    with cluster() as nodes:
+        words = command(vectors, out, *NODE_WORDS, "--address", nodes.address, changes=NODE_CHANGES)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if not two_runs_are_under_way(out, process):
+            process.kill()
+            print("two runs were never under way together:", process.communicate()[1])
+            return False
+        nodes.remove_node(nodes.second, allow_graceful=False)
+        _, stderr = process.communicate(timeout=AT_MOST)
     assert process.returncode == 0, stderr
-    (died,) = [event for event in events(stderr) if event["event"] == "died"]
-    assert "Ray says" in died["reason"]
+    died = [event for event in events(stderr) if event["event"] == "died"]
+    assert all("Ray says" in event["reason"] for event in died)
+    return len(died) == 1
+
+
+def test_a_node_that_is_killed_costs_nothing_but_time(vectors: str, tmp_path: Path) -> None:
+    tries = (tmp_path / f"disturbed-{number}" for number in range(4))
+    out = next((out for out in tries if killed_in_the_middle(vectors, out)), None)
+    assert out is not None, "no run was ever on the node that was killed"
     undisturbed = tmp_path / "undisturbed"
     for chain in (("one", "two"), ("two", "one")):  # by no engine at all
-        run_chain(vectors, domains=chain, changes=changes, out=undisturbed, machine=Machine("cpu", threads=1))
+        run_chain(vectors, domains=chain, changes=NODE_CHANGES, out=undisturbed, machine=Machine("cpu", threads=1))
     assert table(out) == table(undisturbed)
     assert results(out) == results(undisturbed)
 
 
-def wait_for_two_runs(out: Path, process: subprocess.Popen[Any]) -> None:
-    """Until both runs have finished an epoch."""
+def two_runs_are_under_way(out: Path, process: subprocess.Popen[Any]) -> bool:
+    """Wait until two runs have finished an epoch; False where that never happens."""
     end = time.monotonic() + AT_MOST
     while time.monotonic() < end and process.poll() is None:
         if len(list(out.glob("*/timing.jsonl"))) >= 2:
-            return
+            return True
         time.sleep(0.005)
-    process.kill()
-    raise AssertionError(f"two runs were never under way together: {process.communicate()[1]}")
+    return False
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:10001", "somewhere"])
@@ -110,7 +124,7 @@ def test_a_killed_command_goes_on_with_the_same_table(vectors: str, undisturbed:
     process = subprocess.Popen(
         command(vectors, out, *words, changes=LONGER), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    wait_for_two_runs(out, process)
+    assert two_runs_are_under_way(out, process)
     process.kill()
     process.wait()
     assert len(list(out.glob("*/done.json"))) < len(list(undisturbed.glob("*/done.json")))
