@@ -88,7 +88,5 @@ def render(board: Board) -> Group:
         table.add_column(name, overflow="fold")
     for task in list(board.running):
         job = task.job
-        extra = [word for word in (job.variant, job.ablation) if word]
-        name = f"{job.method} ({', '.join(extra)})" if extra else job.method
-        table.add_row(*map(Text, (name, " → ".join(job.domains), str(job.seed), task.progress())))
+        table.add_row(*map(Text, (task.plan.label, " → ".join(job.domains), str(job.seed), task.progress())))
     return Group(Text(f"{head}; time left: {left}"), table)

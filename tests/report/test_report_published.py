@@ -15,7 +15,7 @@ import cosda
 from cosda import metrics
 from cosda.report.published import NETWORKS, published
 
-RESULTS = Path("/work/shared/paper/results.csv")
+RESULTS = Path(__file__).parents[3] / "shared" / "paper" / "results.csv"
 DOMAINS = {
     "office31": ("amazon", "dslr", "webcam"),
     "officehome": ("Art", "Clipart", "Product", "RealWorld"),

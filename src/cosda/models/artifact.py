@@ -99,12 +99,13 @@ class Model:
 
     def _link(self, name: str, place: Path, sha256: str) -> bool:
         """Link to the same file of the folder that the model was loaded from, if it has not changed since."""
+        if self.origin is None:
+            return False
         try:
-            assert self.origin is not None
             if sha256 != hashlib.sha256((self.origin / name).read_bytes()).hexdigest():
                 return False
             os.link(self.origin / name, place)
-        except (AssertionError, OSError):  # another disk, or a file system without links, or no such folder any more
+        except OSError:  # another disk, or a file system without links, or no such folder any more
             return False
         return True
 
