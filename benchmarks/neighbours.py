@@ -1,4 +1,4 @@
-"""NRC's neighbours in a bank of 150,000 pictures against its two bare matrix products with top-k."""
+"""NRC's neighbours in a large bank against its two bare matrix products with top-k, and against expanding the bank."""
 
 from __future__ import annotations
 
@@ -6,27 +6,86 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.alone import STATUS, alone, memory
+from benchmarks.facts import Fact
+from benchmarks.straightforward import expanded_neighbours
 from benchmarks.timing import interleaved
-from cosda.parts.bank import Bank
+from cosda.parts.bank import BLOCK_BYTES, Bank
 
-PICTURES, WIDTH, BATCH, NEAR, EXTENDED = 150_000, 256, 64, 5, 5
+WIDTH, BATCH, NEAR, EXTENDED = 256, 64, 5, 5
+PICTURES = 150_000
+EXPANDED = 10_000  # expanding a bank of 150,000 for 64 pictures would take 9 GiB
 
 
-def measure() -> dict[str, float]:
-    """Seconds of our search through those of the bare products, which take 192 MB for the second one."""
-    rng = torch.Generator().manual_seed(0)
-    features = F.normalize(torch.randn(PICTURES, WIDTH, generator=rng))
-    scores = torch.zeros(PICTURES, 1)
+def measure(quick: bool = False) -> list[Fact]:
+    """Seconds of our search through those of the yardsticks, and what it takes beside the bank."""
+    pictures, few, rounds = (2_000, 500, 2) if quick else (PICTURES, EXPANDED, 8)
+    facts = [*_against_products(pictures, rounds), _against_expanding(few, rounds)]
+    return [*facts, *_memory(pictures)]
+
+
+def ours(bank: Bank, index: Tensor) -> Tensor:
+    """Neighbours of neighbours (B, K, M)."""
+    return bank.neighbours(bank.neighbours(index, NEAR), EXTENDED)
+
+
+def _bank(pictures: int) -> tuple[Tensor, Tensor]:
+    """Unit features, and the pictures of a batch. Filled bit by bit: the peak of memory is to be that of the search."""
+    rng, features = torch.Generator().manual_seed(0), torch.empty(pictures, WIDTH)
+    for start in range(0, pictures, 1_000):
+        part = features[start : start + 1_000]
+        part.copy_(F.normalize(torch.randn(part.shape, generator=rng)))
+    return features, torch.randperm(pictures, generator=rng)[:BATCH]
+
+
+def _against_products(pictures: int, rounds: int) -> list[Fact]:
+    features, index = _bank(pictures)
+    scores = torch.zeros(pictures, 1)
     banks = {"float32": Bank(features, scores), "half": Bank(features.half(), scores)}
-    index = torch.randperm(PICTURES, generator=rng)[:BATCH]
 
     def bare() -> Tensor:
         near = (features[index] @ features.T).topk(NEAR + 1, dim=1).indices[:, 1:].flatten()
         return (features[near] @ features.T).topk(EXTENDED + 1, dim=1).indices[:, 1:]
 
-    def ours(bank: Bank) -> Tensor:
-        return bank.neighbours(bank.neighbours(index, NEAR), EXTENDED)
+    candidates = {name: lambda bank=bank: ours(bank, index) for name, bank in banks.items()}
+    timing = interleaved({"bare": bare, **candidates}, rounds)
+    return [
+        Fact.of(
+            f"neighbours, N = {pictures:,}, {name} bank",
+            timing.ratio(name, "bare"),
+            most=1.3 if name == "float32" else None,  # a half bank is for its memory
+            seconds=timing.medians,
+        )
+        for name in banks
+    ]
 
-    candidates = {name: lambda bank=bank: ours(bank) for name, bank in banks.items()}  # type: ignore[misc]
-    seconds = interleaved({"bare": bare, **candidates}, 5)
-    return {f"neighbours, {name} bank": seconds[name] / seconds["bare"] for name in banks}
+
+def _against_expanding(pictures: int, rounds: int) -> Fact:
+    features, index = _bank(pictures)
+    bank = Bank(features, torch.zeros(pictures, 1))
+    candidates = {
+        "ours": lambda: ours(bank, index),
+        "expanding": lambda: expanded_neighbours(features, index, NEAR, EXTENDED),
+    }
+    if not torch.equal(candidates["ours"](), candidates["expanding"]()):
+        raise SystemExit("the two searches disagree")
+    timing = interleaved(candidates, rounds)
+    name = f"times faster than expanding the bank, N = {pictures:,}"
+    return Fact.of(name, timing.ratio("expanding", "ours"), seconds=timing.medians)
+
+
+def _memory(pictures: int) -> list[Fact]:
+    if not STATUS.exists():
+        return []
+    block = BLOCK_BYTES / 2**20
+    return [Fact("memory beside the bank", alone(added_memory, pictures) / 2**20, "MiB", most=block)]
+
+
+def added_memory(pictures: int) -> int:
+    """The most that a search in a new process takes beyond the bank."""
+    features, index = _bank(pictures)
+    bank = Bank(features, torch.zeros(pictures, 1))
+    ours(Bank(features[:BATCH].clone(), torch.zeros(BATCH, 1)), torch.arange(BATCH))  # torch's own workspaces
+    before = memory("VmHWM")
+    ours(bank, index)
+    return memory("VmHWM") - before

@@ -6,43 +6,33 @@ import io
 
 import numpy as np
 import torch
-from PIL import Image
 
-from benchmarks.timing import interleaved
+from benchmarks.facts import Fact
+from benchmarks.pictures import make_jpegs
+from benchmarks.straightforward import read_picture
+from benchmarks.timing import interleaved, threads
+from cosda.data.pictures import decode
 from cosda.data.views import make_view
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import stream
+from cosda.run.prepare import MARGIN
+
+BATCH = 32
 
 
-def measure() -> dict[str, float]:
+def measure(quick: bool = False) -> list[Fact]:
     """How many times faster packed views are."""
-    torch.set_num_threads(1)
-    return {f"weak views at {size} px": _ratio(size) for size in (128, 224)}
+    with threads(1):
+        return [_compare(size, 2 if quick else 15) for size in ((32,) if quick else (128, 224))]
 
 
-def _ratio(size: int) -> float:
-    stored, count = round(size * 8 / 7), 32
-    rng = np.random.default_rng(0)
-    coarse = rng.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8)
-    pictures = [Image.fromarray(c).resize((256, 256), Image.Resampling.BICUBIC) for c in coarse]
-    files = []
-    for picture in pictures:
-        file = io.BytesIO()
-        picture.save(file, "JPEG", quality=90)
-        files.append(file.getvalue())
-    packed = torch.from_numpy(np.stack([np.asarray(p.resize((stored, stored))) for p in pictures]))
-    how = Preprocessing(size=size)
-    mean, std = np.array(how.mean, np.float32), np.array(how.std, np.float32)
-
-    def by_pillow() -> None:
-        out = []
-        for number, data in enumerate(files):
-            picture = Image.open(io.BytesIO(data)).convert("RGB")
-            picture = picture.resize((size, size), Image.Resampling.BILINEAR, box=(8, 8, 240, 232))
-            if number % 2:
-                picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-            out.append(torch.from_numpy((np.asarray(picture, np.float32) / 255 - mean) / std).permute(2, 0, 1))
-        torch.stack(out)
-
-    seconds = interleaved({"ours": lambda: make_view("weak", packed, how, stream(0)), "pillow": by_pillow}, 10)
-    return seconds["pillow"] / seconds["ours"]
+def _compare(size: int, rounds: int) -> Fact:
+    files = make_jpegs(BATCH)
+    packed = torch.from_numpy(np.stack([decode(data, round(size * MARGIN)) for data in files]))
+    how, rng = Preprocessing(size=size), stream(0)
+    candidates = {
+        "ours": lambda: make_view("weak", packed, how, rng),
+        "pillow": lambda: torch.stack([read_picture(io.BytesIO(data), size, train=True) for data in files]),
+    }
+    timing = interleaved(candidates, rounds)
+    return Fact.of(f"weak views at {size} px", timing.ratio("pillow", "ours"), least=4, seconds=timing.medians)

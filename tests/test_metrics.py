@@ -93,3 +93,11 @@ def test_a_class_that_does_not_occur_is_left_out_of_the_mean():
 def test_counts_of_different_classes_are_refused():
     with pytest.raises(ValueError):
         metrics.per_class([1, 2], [1, 2, 3])
+
+
+def test_harmonic_mean_is_high_only_where_both_are() -> None:
+    both = [[0.9, 0.5], [0.8, 0.6]]
+    assert metrics.harmonic_mean(both) == pytest.approx(2 * 0.6 * 0.8 / 1.4)
+    assert metrics.harmonic_mean([[0.9, 0.5], [0.0, 1.0]]) == 0.0
+    assert metrics.harmonic_mean([[0.9, 0.5], [0.0, 0.0]]) == 0.0
+    assert metrics.harmonic_mean([[0.9]]) is None

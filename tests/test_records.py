@@ -241,6 +241,7 @@ def test_the_summary_by_hand():
         "average": pytest.approx((0.6 + 0.75 + 0.65) / 3),
         "adaptation": pytest.approx((0.7 + 0.65) / 2),
         "source_drop": pytest.approx(0.3),
+        "harmonic": pytest.approx(2 * 0.675 * 0.6 / (0.675 + 0.6)),
         "bwt": pytest.approx((-0.3 + 0.05) / 2),
         "bwt_without_source": pytest.approx(0.05),
         "forgetting": pytest.approx(0.15),

@@ -71,6 +71,14 @@ def adaptation(accuracy: Matrix) -> float | None:
     return mean([accuracy[i][i] for i in range(1, size)]) if size > 1 else None
 
 
+def harmonic_mean(accuracy: Matrix) -> float | None:
+    """2as / (a + s) of adaptation a and the accuracy s that is left on the source: high only where both are."""
+    learnt, kept = adaptation(accuracy), accuracy[_square(accuracy) - 1][0]
+    if learnt is None:
+        return None
+    return 2 * learnt * kept / (learnt + kept) if learnt + kept else 0.0
+
+
 def average_accuracy(accuracy: Matrix) -> float:
     """Mean accuracy over all seen domains, source included, after the last stage."""
     return mean(list(accuracy[_square(accuracy) - 1]))

@@ -22,6 +22,8 @@ hands on, whose epoch was chosen by the run's selection rule):
     {"kind":"alternative","stage":1,"epoch":null,"statistics":"merged",...}  with the other BatchNorm statistics
     {"kind":"validation","stage":1,"epoch":0,"pictures":1000,"scores":{"information":1.9}}  label-free; larger is better
     {"kind":"chosen","stage":1,"rule":"last","epoch":7}  the epoch whose model the stage hands on; null if it had none
+    {"kind":"carried","stage":1,"rule":"last","share":0.0}  the carry rule, and the share of the incoming model in what
+                                                    is handed on; with "tried" where the rule tried several shares
     {"kind":"embedding","stage":1,"file":"embedding/stage-1.npz"}
     {"kind":"confusion","stage":1,"file":"confusion/stage-1.npz"}  a matrix (true, predicted) for each domain: d0, d1, …
 
@@ -228,6 +230,7 @@ class Run:
             "average": metrics.average_accuracy(matrix),
             "adaptation": metrics.adaptation(matrix),
             "source_drop": metrics.source_drop(matrix),
+            "harmonic": metrics.harmonic_mean(matrix),
             "bwt": metrics.backward_transfer(matrix),
             "bwt_without_source": metrics.backward_transfer(matrix, include_source=False),
             "forgetting": metrics.forgetting(matrix),

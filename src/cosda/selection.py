@@ -112,6 +112,12 @@ def reselect(run: Run, rule: str) -> Run:
             f"a chain of several targets hands models on by rule '{run.config['select']}'; "
             f"to see it under another one, run it with --select {rule}"
         )
+    carry = next((r["rule"] for r in run.of("carried", stage=1)), "last")
+    if carry != "last":
+        raise CosdaError(
+            f"the run hands on a mean of models (carry '{carry}'), and its epochs were measured without it; "
+            f"to see it under another rule, run it with --select {rule}"
+        )
     found = candidates(run, 1)
     if not found:  # nothing was trained, so there is nothing to choose
         return replace(run, config={**run.config, "select": rule})

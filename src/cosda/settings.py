@@ -80,9 +80,10 @@ def _convert(one: Setting, kind: Any, value: Any) -> Any:
             return None
         return _convert(one, next(a for a in arguments if a is not type(None)), value)
     if origin is Literal:
-        if value not in arguments:
+        word = value if value in arguments else str(value)  # a word such as 16 looks like a number
+        if word not in arguments:
             raise ValueError
-        return value
+        return word
     if origin is tuple:
         values = value if isinstance(value, list | tuple) else [value] * len(arguments)
         if len(values) != len(arguments):

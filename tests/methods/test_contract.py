@@ -9,7 +9,8 @@ import torch
 
 from cosda.methods import METHODS, Method
 from cosda.methods.base import Progress
-from cosda.models.network import Network, evaluating, same_weights
+from cosda.models.fold import evaluating
+from cosda.models.network import Network, same_weights
 from cosda.randomness import stream
 from cosda.run.adapt import Training
 from cosda.run.sections import Optimisation

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from cosda import losses
 from cosda.methods.base import Progress
 from cosda.methods.dac import DaC, divide
-from cosda.models.network import evaluating, same_weights
+from cosda.models.fold import evaluating
+from cosda.models.network import same_weights
 from cosda.parts.prototypes import centroid_labels
 from cosda.randomness import stream
 from cosda.run.adapt import Training

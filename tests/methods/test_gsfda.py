@@ -14,8 +14,9 @@ from cosda import losses
 from cosda.errors import CosdaError
 from cosda.methods.base import Progress
 from cosda.methods.gsfda import GSFDA, gates
+from cosda.models.fold import evaluating
 from cosda.models.masks import MaskedNetwork, Masks, add_masks
-from cosda.models.network import Network, evaluating, same_weights
+from cosda.models.network import Network, same_weights
 from cosda.parts.bank import Bank
 from cosda.randomness import stream
 from cosda.run.adapt import Training

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cosda.errors import CosdaError
-from cosda.models.network import evaluating
+from cosda.models.fold import evaluating
 from cosda.parts import bank as module
 from cosda.parts.bank import GROUP, Bank, nearest
 from cosda.types import Output

@@ -104,13 +104,21 @@ def test_one_label_with_other_settings_is_another_row(tmp_path: Path, make_run: 
 
 
 def test_rows_that_differ_in_much_still_have_different_names(tmp_path: Path, make_run: WriteRun) -> None:
-    for number in range(3):
-        # The settings that are named are shared by two of the three rows.
-        settings = {"adapt": {**dict.fromkeys("abc", number > 0), "z": number}}
+    for number in range(4):
+        # The settings that are named are shared by two rows each.
+        settings = {"adapt": {**dict.fromkeys("abc", number > 1), "z": number}}
         make_run(tmp_path / str(number), COSDA[0], label="cosda", settings=settings)
     names = [row.name for row in section_of(find_runs([tmp_path])).rows]
-    assert len(set(names)) == 3
-    assert names[2].endswith("…] #2")
+    assert len(set(names)) == 4
+    assert names[1].endswith("…] #2")
+
+
+def test_a_row_names_only_the_settings_in_which_it_differs_from_most(tmp_path: Path, make_run: WriteRun) -> None:
+    usual = {"lr": 0.1, "epochs": 3, "restart": False}
+    for number, change in enumerate(({}, {"lr": 0.2}, {"restart": True})):
+        make_run(tmp_path / str(number), COSDA[0], label="cosda", settings={"adapt": {**usual, **change}})
+    names = [row.name for row in section_of(find_runs([tmp_path])).rows]
+    assert names == ["cosda", "cosda [adapt.restart=true]", "cosda [adapt.lr=0.2]"]
 
 
 def test_a_seed_counts_once(tmp_path: Path, make_run: WriteRun) -> None:

@@ -11,7 +11,8 @@ from torch import nn
 
 from cosda.data.loader import Loader
 from cosda.data.views import make_view
-from cosda.models.network import Network, evaluating
+from cosda.models.fold import evaluating
+from cosda.models.network import Network
 from cosda.run import evaluate
 from cosda.run.evaluate import embed, measure, outputs, probabilities
 from tiny import CPU, SEEN, tiny_domain, tiny_network

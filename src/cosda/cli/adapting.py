@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, open_machine, print_json, setting_changes, watcher
+from cosda.cli.app import app, carry_changes, open_machine, print_json, setting_changes, watcher
 from cosda.cli.options import (
     Ablate,
     AsJson,
     Batch,
     Cache,
+    Carry,
+    Compile,
     Data,
     Device,
     DomainName,
@@ -26,6 +28,7 @@ from cosda.cli.options import (
     NoPack,
     Out,
     Pictures,
+    Precision,
     Quiet,
     Seed,
     Select,
@@ -53,6 +56,8 @@ def source(
     out: Out = Path("runs"),
     device: Device = "auto",
     threads: Threads = None,
+    precision: Precision = None,
+    compile: Compile = False,
     cache: Cache = None,
     no_pack: NoPack = False,
     strict: Strict = False,
@@ -65,8 +70,9 @@ def source(
     """
     from cosda.run import api
 
-    changes = setting_changes(set_, {"source.epochs": epochs}, encoder, weights, size, freeze_encoder)
-    machine = open_machine(device, threads, cache, no_pack, strict, log)
+    named = {"source.epochs": epochs, "network.precision": precision}
+    changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
+    machine = open_machine(device, threads, cache, no_pack, strict, log, compile)
     trained = api.train_source(
         data, domain, changes=changes, seed=seed, out=out, machine=machine, watcher=watcher(quiet)
     )
@@ -92,9 +98,12 @@ def run(
     set_: Sets = None,
     seed: Seed = 0,
     select: Select = "last",
+    carry: Carry = None,
     out: Out = Path("runs"),
     device: Device = "auto",
     threads: Threads = None,
+    precision: Precision = None,
+    compile: Compile = False,
     cache: Cache = None,
     no_pack: NoPack = False,
     strict: Strict = False,
@@ -111,7 +120,8 @@ def run(
     from cosda import terminal
     from cosda.run import api
 
-    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "adapt.edgemix": edgemix}
+    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "adapt.edgemix": edgemix, **carry_changes(carry)}
+    named["network.precision"] = precision
     changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
     finished = api.run_chain(
         data,
@@ -124,7 +134,7 @@ def run(
         seed=seed,
         select=select,
         out=out,
-        machine=open_machine(device, threads, cache, no_pack, strict, log),
+        machine=open_machine(device, threads, cache, no_pack, strict, log, compile),
         watcher=watcher(quiet),
     )
     if as_json:
@@ -149,9 +159,12 @@ def adapt(
     set_: Sets = None,
     seed: Seed = 0,
     select: Select = "last",
+    carry: Carry = None,
     out: Out = Path("runs"),
     device: Device = "auto",
     threads: Threads = None,
+    precision: Precision = None,
+    compile: Compile = False,
     cache: Cache = None,
     no_pack: NoPack = False,
     strict: Strict = False,
@@ -166,7 +179,8 @@ def adapt(
     """
     from cosda.run import api
 
-    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "adapt.edgemix": edgemix}
+    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "adapt.edgemix": edgemix, **carry_changes(carry)}
+    named["network.precision"] = precision
     changes = setting_changes(set_, named, None, None, None, freeze_encoder)
     result = api.adapt(
         model,
@@ -179,7 +193,7 @@ def adapt(
         seed=seed,
         select=select,
         out=out,
-        machine=open_machine(device, threads, cache, no_pack, strict, log),
+        machine=open_machine(device, threads, cache, no_pack, strict, log, compile),
         watcher=watcher(quiet),
     )
     result.model.save(to)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cosda import __version__
+from cosda import __version__, ranks
 from cosda.errors import CosdaError
 
 if TYPE_CHECKING:
@@ -36,39 +39,72 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+TOGETHER = ("source", "run", "adapt")  # commands that several processes can do together
+
+
 @app.callback(help=app.info.help)
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     """Options of the program itself."""
+    command = context.invoked_subcommand
+    if ranks.place().world > 1 and command not in TOGETHER:
+        raise CosdaError(
+            f"torchrun is for the commands {', '.join(TOGETHER)}. Start 'cosda {command}' without it: it works in one "
+            "process, or starts more by itself."
+        )
 
 
 INTERRUPTED = 130
+GRACE = 5.0  # seconds in which torchrun ends this process, if rank 0 has failed too
 
 
 def main() -> None:
     """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, never a traceback for either."""
+    rank = ranks.place().rank
     try:
-        app()
+        with redirect_stdout(io.StringIO()) if rank else nullcontext():  # results are printed once
+            _act()
     except CosdaError as error:
-        print(f"cosda: {error}", file=sys.stderr)
+        if rank:  # where all processes fail alike, rank 0 alone shall say so
+            time.sleep(GRACE)
+        print(f"cosda: rank {rank}: {error}" if rank else f"cosda: {error}", file=sys.stderr)
         sys.exit(2)
     except SystemExit as end:
-        if end.code == INTERRUPTED:  # typer makes this of Ctrl-C, and says nothing
+        if end.code == INTERRUPTED and not rank:  # typer makes this of Ctrl-C, and says nothing
             print("cosda: interrupted; the same command goes on where the last epoch ended.", file=sys.stderr)
         raise
 
 
+def _act() -> None:
+    """Do the command; several processes that did it together part when all have come to its end."""
+    try:
+        app()
+    except SystemExit as end:
+        if not end.code and ranks.place().world > 1:
+            from cosda.distributed import leave
+
+            leave()
+        raise
+
+
 def open_machine(
-    device: str, threads: int | None, cache: Path | None, no_pack: bool, strict: bool, log: str = ""
+    device: str,
+    threads: int | None,
+    cache: Path | None,
+    no_pack: bool,
+    strict: bool,
+    log: str = "",
+    compile: bool = False,
 ) -> Machine:
     """The machine that the options describe."""
     from cosda.run.prepare import Machine
 
     writers = tuple(name.strip() for name in log.split(",") if name.strip())
-    return Machine(device, threads, cache, not no_pack, strict, log=writers)
+    return Machine(device, threads, cache, not no_pack, strict, log=writers, compile=compile)
 
 
 def watcher(quiet: bool) -> Watcher:
@@ -80,7 +116,7 @@ def watcher(quiet: bool) -> Watcher:
 
 def setting_changes(
     sets: list[str] | None,
-    named: Mapping[str, float | None],
+    named: Mapping[str, Any],
     encoder: str | None,
     weights: str | None,
     size: int | None,
@@ -96,6 +132,21 @@ def setting_changes(
     }
     given = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
     return given + (sets or [])
+
+
+def carry_changes(rule: str | None) -> dict[str, Any]:
+    """The settings that --carry stands for: a rule, or a rule with the share of the incoming model."""
+    if rule is None:
+        return {}
+    name, equals, share = rule.partition("=")
+    if equals and name.strip() in ("last", "auto"):
+        raise CosdaError(f"--carry {rule}: '{name.strip()}' takes no share. Write --carry interpolate={share}.")
+    try:
+        return {"adapt.carry": name.strip(), **({"adapt.carry_share": float(share)} if equals else {})}
+    except ValueError:
+        raise CosdaError(
+            f"--carry {rule}: '{share}' is no number. Write for example --carry interpolate=0.5."
+        ) from None
 
 
 def print_json(value: Any) -> None:

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, open_machine, setting_changes, watcher
+from cosda.cli.app import app, carry_changes, open_machine, setting_changes, watcher
 from cosda.cli.options import (
     Batch,
     Cache,
+    Carry,
+    Compile,
     Data,
     Device,
     Encoder,
@@ -20,6 +22,7 @@ from cosda.cli.options import (
     Log,
     NoPack,
     Out,
+    Precision,
     Quiet,
     Select,
     Sets,
@@ -60,6 +63,7 @@ def bench(
     ] = None,
     ablate: Annotated[str, typer.Option(help="Ablations beside the plain methods: all, or names with commas.")] = "",
     select: Select = "last",
+    carry: Carry = None,
     encoder: Encoder = None,
     weights: Weights = None,
     size: Size = None,
@@ -75,6 +79,8 @@ def bench(
     cores_per_run: Cores = 1,
     gpus_per_run: Gpus = None,
     device: Device = "auto",
+    precision: Precision = None,
+    compile: Compile = False,
     cache: Cache = None,
     no_pack: NoPack = False,
     strict: Strict = False,
@@ -92,11 +98,12 @@ def bench(
     from cosda.live import open_onlooker
     from cosda.run.bench import Resources, expand, run_jobs
 
-    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size}
+    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, **carry_changes(carry)}
+    named["network.precision"] = precision
     changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
     jobs = expand(data, methods, pairs, chains, seeds, profile, changes, ablate, select)
     resources = Resources(engine, workers, cores_per_run, gpus_per_run, address)
-    machine = open_machine(device, None, cache, no_pack, strict, log)
+    machine = open_machine(device, None, cache, no_pack, strict, log, compile)
     if dry_run:
         from cosda.run.bench.estimate import estimate
 

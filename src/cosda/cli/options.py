@@ -25,6 +25,14 @@ Select = Annotated[
     str,
     typer.Option(help="Which epoch to hand on: last, information, snd, nuclear_norm, entropy, agreement, oracle."),
 ]
+Carry = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULE",
+        help="What a stage hands on: last (the adapted model), interpolate=0.5 or along=0.5 (so much of the incoming "
+        "model stays), or auto (as much as the new pictures hardly notice).",
+    ),
+]
 Epochs = Annotated[int | None, typer.Option(min=0, help="Epochs for each target (adapt.epochs).")]
 Batch = Annotated[int | None, typer.Option(min=1, help="Pictures in a batch (adapt.batch_size).")]
 EdgeMix = Annotated[
@@ -41,7 +49,14 @@ Size = Annotated[int | None, typer.Option(min=8, help="Pixels of each side of th
 Freeze = Annotated[bool, typer.Option("--freeze-encoder", help="Compute features once and train the head alone.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of run folders.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; default: as many as there are cores.")]
+Compile = Annotated[
+    bool, typer.Option("--compile", help="Compile the network (torch.compile): a minute at first, then faster passes.")
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(help="32, bf16 or 16 bits (network.precision); a device that lacks them computes in 32 and says so."),
+]
 Cache = Annotated[Path | None, typer.Option(help="Folder of packed pictures; default $COSDA_CACHE or ~/.cache/cosda.")]
 NoPack = Annotated[bool, typer.Option("--no-pack", help="Read the original pictures each time.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at a picture that cannot be read.")]

@@ -1,7 +1,8 @@
 """Batches: unlabelled ones for methods, labelled ones for source training and evaluation.
 
-Order and augmentation depend on (seed, stage, epoch) alone. Samples are gathered by a thread while the network
-works; views are then made of the whole batch on the device.
+Order and augmentation depend on (seed, stage, epoch) alone. Samples are read by a thread while the network works;
+views are then made of the whole batch on the device. Of several processes each reads, and makes views of, its own rows
+of a batch; then all get the whole.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cosda import distributed
 from cosda.data.domain import Domain, Files, Index, Items
 from cosda.data.edges import EdgeMixing
-from cosda.data.views import make_view
+from cosda.data.views import Rows, make_view
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive, stream
 from cosda.types import Batch
@@ -39,6 +41,7 @@ class Loader:
     epoch_pictures: int = 0  # at most so many pictures an epoch; 0 is all
     edges: EdgeMixing | None = None  # mixed into all training views of pictures, never into test views
     now: int = 0  # the epoch for which sweeps make their views
+    alone: bool = False  # read by this process alone, even where there are others
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -74,21 +77,22 @@ class Loader:
         return chunks[:-1] if len(chunks) > 1 and len(chunks[-1]) == 1 < self.batch_size else chunks
 
     def _batches(self, chunks: list[Index], views: tuple[str, ...], base: int) -> Iterator[Batch]:
-        def gathered() -> Iterator[tuple[Index, Tensor]]:
+        def read() -> Iterator[tuple[Index, Tensor, Rows]]:
             for chunk in chunks:
-                yield chunk, torch.from_numpy(np.ascontiguousarray(self.items[self.positions[chunk]]))
+                rows = Rows(len(chunk), slice(None) if self.alone else distributed.share(len(chunk)))
+                yield chunk, torch.from_numpy(np.ascontiguousarray(self.items[self.positions[chunk[rows.here]]])), rows
 
-        for step, (chunk, items) in enumerate(prefetched(gathered())):
+        for step, (chunk, items, rows) in enumerate(prefetched(read())):
             rng = stream(base, step)
             items = items.to(self.device, non_blocking=True)
-            made = tuple(self._view(view, items, rng) for view in views)
+            made = tuple(self._view(view, items, rng, rows) for view in views)
             yield Batch(made, torch.from_numpy(chunk).to(self.device))
 
-    def _view(self, name: str, items: Tensor, rng: torch.Generator) -> Tensor:
-        made = make_view(name, items, self.preprocessing, rng)
-        if self.edges is None or name == "test" or made.dim() == 2:  # feature vectors have no edges
-            return made
-        return self.edges(made, self.preprocessing)
+    def _view(self, name: str, items: Tensor, rng: torch.Generator, rows: Rows) -> Tensor:
+        made = make_view(name, items, self.preprocessing, rng, rows)
+        if self.edges is not None and name != "test" and made.dim() == 4:  # feature vectors have no edges
+            made = self.edges(made, self.preprocessing)
+        return made if self.alone else distributed.gather_rows(made, rows.total)
 
 
 def open_loader(

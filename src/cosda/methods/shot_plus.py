@@ -25,7 +25,8 @@ from cosda import losses
 from cosda.errors import CosdaError
 from cosda.methods.base import Group, Pictures, Progress, module_state, trained
 from cosda.methods.shot import SHOT
-from cosda.models.network import Network, evaluating
+from cosda.models.fold import evaluating
+from cosda.models.network import Network
 from cosda.parts.mixmatch import UNKNOWN, guess, mix, renew, sure_labels
 from cosda.parts.prototypes import see_all
 from cosda.parts.rotation import draw_turns, new_head, rotate, rotation_loss, train_head
@@ -66,8 +67,8 @@ class SHOTPlus(SHOT):
         self.head_ready = False
         images = next(iter(pictures.sweep("weak"))).images
         if self.rotation and images.dim() == 4:
-            with evaluating(student):
-                width = student(images[:1]).features.shape[1]
+            with evaluating(student) as fast:
+                width = fast(images[:1]).features.shape[1]
             self.head = new_head(width, self.rotation_weight_norm, images.device)
 
     def parameters(self) -> list[Group]:

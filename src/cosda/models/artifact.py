@@ -25,6 +25,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from cosda import distributed
 from cosda.errors import CosdaError
 from cosda.models.base import Preprocessing
 from cosda.models.encoders import Architecture
@@ -62,9 +63,12 @@ class Model:
         With ``link``, a weights file that is still that of the folder the model was loaded from is not written again
         but linked to (both are then one file on the disk).
 
-        Only a folder that holds a model and nothing else is ever replaced, and only with ``overwrite``.
+        Only a folder that holds a model and nothing else is ever replaced, and only with ``overwrite``. Of several
+        processes that hold the model together, the first one writes.
         """
         path = Path(path).resolve()  # behind a link, it is the folder that is replaced
+        if not distributed.leads():
+            return path
         _check_free(path, overwrite)
         weights = self._weights()
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in weights.items()}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cosda.errors import CosdaError, nearest
-from cosda.models.network import Network
+from cosda.models.network import Network, gathered
 from cosda.types import Output
 
 SCALE = 100.0
@@ -43,6 +43,7 @@ class MaskedNetwork(Network):
 
     def __init__(self, parts: Network, masks: Masks, domains: Sequence[str], domain: str | None = None) -> None:
         super().__init__(parts.encoder, parts.bottleneck, parts.classifier)
+        self.arithmetic = parts.arithmetic
         self.masks = masks
         self.domains = tuple(domains)
         self.domain = domain
@@ -70,10 +71,9 @@ class MaskedNetwork(Network):
         return self._seen(images, self.masks())
 
     def _seen(self, images: Tensor, masks: Tensor) -> list[Output]:
-        Network.passes += 1
-        features = self.bottleneck(self.encoder(images))
+        features = self._own_features(images)
         masked = [features * mask for mask in masks]
-        return [Output(one, self.classifier(one)) for one in masked]
+        return gathered([Output(one, self.classifier(one)) for one in masked], len(images))
 
     def for_domain(self, domain: str | None) -> MaskedNetwork:
         """The same network (shared, not copied) for the pictures of one domain; unknown ones are an error."""

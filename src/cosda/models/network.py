@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import torch
@@ -11,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
+from cosda import distributed
+from cosda.models.arithmetic import Arithmetic
 from cosda.types import Output
 
 M = TypeVar("M", bound=nn.Module)
@@ -26,9 +27,19 @@ class FeatureNorm(nn.BatchNorm1d):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (B, d) features."""
-        if self.training and len(input) == 1:
-            return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-        return super().forward(input)
+        return _normalise_one(self, input) if self.training and len(input) == 1 else super().forward(input)
+
+
+class SharedFeatureNorm(nn.SyncBatchNorm):
+    """The same for a batch that is spread over several GPUs."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise (B, d) features."""
+        return _normalise_one(self, input) if self.training and len(input) == 1 else super().forward(input)
+
+
+def _normalise_one(norm: nn.modules.batchnorm._BatchNorm, input: Tensor) -> Tensor:
+    return F.batch_norm(input, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
 
 
 class Network(nn.Module):
@@ -36,6 +47,7 @@ class Network(nn.Module):
 
     domains: tuple[str, ...] = ()  # those that have a mask; see `masks`
     passes = 0  # of all networks since the program began: methods are compared by how many they need
+    arithmetic = Arithmetic()  # how passes are computed; no part of what is stored
 
     def __init__(self, encoder: nn.Module, bottleneck: nn.Module, classifier: nn.Module) -> None:
         super().__init__()
@@ -55,22 +67,58 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Output:
         """Features after the bottleneck, and logits."""
+        features = self._own_features(images)
+        return gathered([Output(features, self.classifier(features))], len(images))[0]
+
+    def _own_features(self, images: Tensor) -> Tensor:
+        """Features of the whole batch, or of this process's share where there are several; see `gathered`."""
         Network.passes += 1
-        features = self.bottleneck(self.encoder(images))
-        return Output(features, self.classifier(features))
+        own = images[distributed.share(len(images))]
+        with self.arithmetic.autocast(images.device):
+            features: Tensor = self.bottleneck(self.arithmetic.ready(self.encoder, own)(own))
+        return features if self.arithmetic.dtype is None else features.float()
 
     def with_encoder(self, encoder: nn.Module) -> Network:
         """The same head (shared, not copied) on another encoder, such as `identity` for stored features."""
-        return Network(encoder, self.bottleneck, self.classifier)
+        other = Network(encoder, self.bottleneck, self.classifier)
+        other.arithmetic = self.arithmetic
+        return other
 
     def for_domain(self, domain: str | None) -> Network:
         """The network for pictures of one domain: itself, unless it has a mask for each (see `masks`)."""
         return self
 
 
+def gathered(outputs: Sequence[Output], count: int) -> list[Output]:
+    """Outputs for a whole batch of ``count``, from those that each process has for its own rows; with gradient."""
+    if distributed.world() == 1:
+        return list(outputs)
+    parts = [part for output in outputs for part in output]  # they travel as one tensor
+    whole = torch.split(distributed.gather_rows(torch.cat(parts, dim=1), count), [part.shape[1] for part in parts], 1)
+    return [Output(*pair) for pair in zip(whole[::2], whole[1::2], strict=True)]
+
+
 def place(module: M, device: torch.device) -> M:
-    """Move a module to a device, its weights in channels-last order, in which convolutions run fastest."""
+    """Move a module to a device, its weights in channels-last order, in which convolutions run fastest.
+
+    Where several GPUs share each batch, BatchNorm layers exchange its statistics. Torch can do this on GPUs only.
+    """
+    if device.type == "cuda" and distributed.world() > 1:
+        share_statistics(module)
     return module.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def share_statistics(module: nn.Module) -> None:
+    """Let all BatchNorm layers within a module normalise with the statistics of the whole batch."""
+    for name, child in module.named_children():
+        if isinstance(child, FeatureNorm):
+            shared = SharedFeatureNorm(child.num_features, child.eps, child.momentum)
+            shared.load_state_dict(child.state_dict())
+            setattr(module, name, shared.train(child.training))
+        elif isinstance(child, nn.modules.batchnorm._BatchNorm) and not isinstance(child, nn.SyncBatchNorm):
+            setattr(module, name, nn.SyncBatchNorm.convert_sync_batchnorm(child))  # type: ignore[no-untyped-call]
+        else:
+            share_statistics(child)
 
 
 def batch_norms(network: nn.Module) -> Iterator[nn.modules.batchnorm._BatchNorm]:
@@ -93,19 +141,6 @@ def statistics(network: nn.Module) -> list[Tensor]:
 def weights(network: nn.Module) -> list[Tensor]:
     """All parameters as plain tensors, in order (weight-norm magnitude and direction separately)."""
     return [parameter.detach() for parameter in network.parameters()]
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Within the block the network predicts; afterwards each module is in the mode in which it was found."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def freeze(module: nn.Module) -> nn.Module:

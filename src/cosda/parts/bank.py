@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cosda.errors import CosdaError
-from cosda.models.network import Network, evaluating
+from cosda.models.fold import evaluating
+from cosda.models.network import Network
 from cosda.types import Batch, Output
 
 BLOCK_BYTES = 64 * 2**20  # smaller blocks make the products slower, larger ones no faster (benchmarks/neighbours.py)
@@ -52,9 +53,9 @@ class Bank:
     ) -> Bank:
         """One pass in eval mode; ``dtype`` half halves the memory."""
         bank: Bank | None = None
-        with evaluating(network):
+        with evaluating(network) as fast:
             for batch in pictures.sweep(view):
-                output = network(batch.images)
+                output = fast(batch.images)
                 if bank is None:
                     with torch.inference_mode(False):  # tensors of inference mode cannot take part in training
                         room = [part.new_empty((len(pictures), part.shape[1]), dtype=dtype) for part in output]

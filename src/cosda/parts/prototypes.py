@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cosda.models.network import Network, evaluating
+from cosda.models.fold import evaluating
+from cosda.models.network import Network
 from cosda.parts.bank import Sweepable
 from cosda.types import Output
 
@@ -20,9 +21,9 @@ from cosda.types import Output
 def see_all(network: Network, pictures: Sweepable, view: str = "test") -> Output:
     """Features (N, d) and logits (N, C) of all pictures by their index, from one pass in eval mode."""
     features, logits, index = [], [], []
-    with evaluating(network):
+    with evaluating(network) as fast:
         for batch in pictures.sweep(view):
-            output = network(batch.images)
+            output = fast(batch.images)
             features.append(output.features)
             logits.append(output.logits)
             index.append(batch.index)

@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from cosda.errors import CosdaError
-from cosda.models.network import Network, evaluating
+from cosda.models.fold import evaluating
+from cosda.models.network import Network
 from cosda.parts.bank import Sweepable
 from cosda.randomness import stream
 
@@ -87,10 +88,10 @@ def train_head(
 def _turned_features(network: Network, pictures: Sweepable) -> Tensor:
     """f(rot_k x) of all pictures and all k: (N, 4, d), in half precision, because it is four times a bank."""
     found = []
-    with evaluating(network):
+    with evaluating(network) as fast:
         for batch in pictures.sweep("weak"):
             directions = [rotate(batch.images, torch.full_like(batch.index, k)) for k in range(4)]
-            found.append(torch.stack([network(images).features.half() for images in directions], dim=1))
+            found.append(torch.stack([fast(images).features.half() for images in directions], dim=1))
     return torch.cat(found)
 
 

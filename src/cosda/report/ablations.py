@@ -29,10 +29,12 @@ def ablation_grids(sections: Sequence[Section]) -> list[Grid]:
 
 def _families(sections: list[Section]) -> list[dict[str, list[Row | None]]]:
     """The rows of each method that has both: the whole first, then its ablations."""
-    groups: dict[tuple[str, str], dict[str, list[Row | None]]] = {}
+    groups: dict[tuple[object, ...], dict[str, list[Row | None]]] = {}
     for name, rows in rows_by_name(sections).items():
         config = next(row.runs[0].config for row in rows if row)
-        groups.setdefault((str(config.get("method")), str(config.get("variant"))), {})[name] = rows
+        adapt = config.get("settings", {}).get("adapt", {})
+        whole = (config.get("method"), config.get("variant"), adapt.get("carry"), adapt.get("carry_share"))
+        groups.setdefault(whole, {})[name] = rows
     return [family for family in map(_whole_first, groups.values()) if family]
 
 

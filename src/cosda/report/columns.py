@@ -50,6 +50,15 @@ SUMMARY = (
     ),
     Column(
         "summary",
+        "harmonic",
+        "Harmonic mean",
+        "Harmonic mean of adaptation and of the accuracy that is left on the source after the last stage: high only "
+        "where both are.",
+        metrics.harmonic_mean,
+        undefined="the chain has no target",
+    ),
+    Column(
+        "summary",
         "bwt",
         "BWT",
         "Backward transfer: the mean, over all domains but the last one, of accuracy at the end minus "

@@ -43,7 +43,7 @@ WARNINGS = {
     "headline": "the accuracies differ: one is over pictures, the other a mean over classes.",
     "select": "the selection rules differ: the models handed on were chosen in different ways.",
 }
-MACHINE = ("machine", "cores", "threads", "device")
+MACHINE = ("machine", "cores", "threads", "device", "precision", "compiled", "processes")
 
 
 @dataclass(frozen=True)

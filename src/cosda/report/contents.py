@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cosda.records import Run
 from cosda.report.ablations import ablation_grids
+from cosda.report.chains import chain_grids
 from cosda.report.chapters import section_grids
 from cosda.report.grids import Grid
 from cosda.report.notes import with_notes
@@ -29,7 +30,7 @@ class Contents:
     """What a report shows in numbers."""
 
     tables: Tables
-    across: tuple[Grid, ...]  # tables over several sections: pairs, classes, ablations, selection rules
+    across: tuple[Grid, ...]  # tables over several sections: pairs, chains, classes, ablations, selection rules
     chapters: tuple[Chapter, ...]
 
     @property
@@ -42,6 +43,7 @@ def contents(runs: Sequence[Run], select: str | None = None) -> Contents:
     """The tables of all runs; under another selection rule, if ``select`` names one."""
     tables = build(runs, select)
     sections = tables.sections
-    across = [*pair_grids(sections), *class_grids(sections), *ablation_grids(sections), *rule_grids(sections)]
+    kinds = (pair_grids, chain_grids, class_grids, ablation_grids, rule_grids)
+    across = [grid for grids in kinds for grid in grids(sections)]
     chapters = [Chapter(s, tuple(map(with_notes, section_grids(s)))) for s in sections]
     return Contents(tables, tuple(map(with_notes, across)), tuple(chapters))

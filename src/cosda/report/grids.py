@@ -13,7 +13,7 @@ from typing import Literal
 from cosda.records import Run
 from cosda.report.tables import Cell
 
-Kind = Literal["pairs", "classes", "ablations", "rules", "summary", "final", "adapted", "matrix"]
+Kind = Literal["pairs", "chains", "classes", "ablations", "rules", "summary", "final", "adapted", "matrix"]
 UNSURE = 0.05  # a difference with a larger p may be chance
 FEWEST = 6  # pairs of values for a test: with five, no difference could have a p below that
 

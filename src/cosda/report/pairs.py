@@ -131,15 +131,24 @@ def _line(name: str, rows: list[Row | None], sections: list[Section], places: li
         missing = _missing(rows[place[0]]) if len(place) == 1 else "no seed has all the pairs"
         papers = [(printed[i].accuracy, printed[i].drop) for i in place]
         entries.append(_entries(place, own, runs, missing, papers))
-    everywhere = tuple(range(len(sections)))
-    wanted = {run.seed for row in rows if row for run in row.runs}
-    whole = len(_common(own, everywhere))
-    seeds = str(whole) if whole == len(wanted) else f"{whole} of {len(wanted)}"
+    return line_over(name, rows, sections, len(_common(own, range(len(sections)))), entries)
+
+
+def line_over(
+    name: str,
+    rows: Sequence[Row | None],
+    sections: Sequence[Section],
+    whole: int,
+    entries: Sequence[tuple[Entry, ...]],
+) -> Line:
+    """A line of a table over several sections; ``whole`` seeds have a finished run in each."""
+    wanted = len({run.seed for row in rows if row for run in row.runs})
     problems = [
         f"{' → '.join(section.domains)}: {wording.problem(problem)}"
         for row, section in zip(rows, sections, strict=True)
         for problem in (row.problems if row else ())
     ]
+    seeds = str(whole) if whole == wanted else f"{whole} of {wanted}"
     return Line(name, seeds, tuple(entries), problems=tuple(problems))
 
 

@@ -8,6 +8,7 @@ same settings. A run without numbers keeps its place, with the reason. Values ar
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -161,18 +162,27 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _names(groups: list[list[Run]]) -> list[str]:
-    """The labels, with the settings that differ where one label has several rows."""
+    """The labels, where one label has several rows with the settings in which a row differs from most of them."""
     names: list[str] = []
     for group in groups:
         label, identity = group[0].label, _identity(group[0])
         twins = [_identity(other[0]) for other in groups if other[0].label == label]
         keys = sorted({key for twin in twins for key in twin})
-        differing = [key for key in keys if len({twin.get(key) for twin in twins}) > 1]
+        differing = [key for key in keys if identity.get(key) != _usual([twin.get(key) for twin in twins])]
         words = [f"{key}={identity.get(key, 'unset')}" for key in differing[:3]] + ["…"] * (len(differing) > 3)
         name = f"{label} [{', '.join(words)}]" if words else label
         same = sum(other == name or other.startswith(f"{name} #") for other in names)
         names.append(f"{name} #{same + 1}" if same else name)
     return names
+
+
+def _usual(values: list[str | None]) -> object:
+    """The value that most rows have; where two share that place there is none, and every row says its own."""
+    (first, times), *others = Counter(values).most_common(2)
+    return _NOTHING if others and others[0][1] == times else first
+
+
+_NOTHING = object()
 
 
 def _row(name: str, runs: list[Run], columns: tuple[Column, ...], refused: Mapping[Path, str]) -> Row:

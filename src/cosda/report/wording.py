@@ -25,6 +25,7 @@ TITLES = {
     "ablations": "Ablations",
     "rules": "Selection rules",
     "pairs": "All pairs",
+    "chains": "All chains",
 }
 
 NOT_FINISHED = "no finished run"
@@ -184,6 +185,12 @@ def pairs(sections: Sequence[Section]) -> tuple[list[str], tuple[str, ...]]:
     # One pair twice: other pictures under the same names.
     versions = [f" ({section.fingerprint})" if domains.count(section.domains) > 1 else "" for section in sections]
     return [title + version for title, version in zip(titles, versions, strict=True)], (legend,) if legend else ()
+
+
+def chains(domains: Sequence[tuple[str, ...]]) -> str:
+    """What a table of all chains is taken over."""
+    names = "; ".join(" → ".join(chain) for chain in domains)
+    return f"Means over {len(domains)} chains of each seed that has them all, then over these seeds: {names}."
 
 
 def ablations(whole: str, domains: Sequence[tuple[str, ...]]) -> str:

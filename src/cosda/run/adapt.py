@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cosda import distributed
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.methods.base import Group, Method, Progress
@@ -18,6 +19,7 @@ from cosda.models.network import Network, statistics
 from cosda.parts.dual_speed import MergedStatistics
 from cosda.parts.schedule import cosine
 from cosda.randomness import derive, stream
+from cosda.run.checkpoint import alike
 from cosda.run.memory import peak_bytes
 from cosda.run.sections import AdaptSettings, Optimisation
 from cosda.run.watch import Watcher
@@ -72,21 +74,29 @@ class Training:
     def __post_init__(self) -> None:
         self.method.setup(self.student, self.loader)
         self.groups = self.method.parameters()
-        self.optimiser = _optimiser(self.groups, self.how)
+        # Small gradients vanish in float16, so losses are scaled up before they go back; otherwise this does nothing.
+        half = self.student.arithmetic.dtype is torch.float16
+        self.scaler = torch.amp.GradScaler(self.loader.device.type, enabled=half)
+        # When a first step overflows, and is left out, torch's fused SGD keeps a momentum that nobody has filled.
+        self.optimiser = _optimiser(self.groups, self.how, fused=not half)
         self.merged = MergedStatistics(self.student)
 
     def run(self, after_epoch: Callable[[Epoch], None]) -> None:
         """Train the epochs that are left."""
+        self._check_in_step("begin with other weights than each other", "Let all start from one model or seed.")
         while self.epoch < self.how.epochs:
             facts = self._train_epoch()
             self.epoch += 1
+            self._check_in_step(f"have come apart in epoch {self.epoch}", "Let all run on machines of one kind.")
             after_epoch(facts)
 
     def _train_epoch(self) -> Epoch:
         epoch, epochs = self.epoch, self.how.epochs
         rates = self._set_rates()
-        # Networks with dropout draw from torch's global generator: it starts anew with each epoch.
-        torch.manual_seed(derive(self.seed, self.stage, epoch, "network"))
+        # Networks with dropout draw from torch's global generator: it starts anew with each epoch. Of several
+        # processes each drops out other features, because each has other pictures.
+        rank = (distributed.rank(),) if distributed.rank() else ()
+        torch.manual_seed(derive(self.seed, self.stage, epoch, "network", *rank))
         self.watcher.begin(f"{self.name} {epoch + 1}/{epochs}", self.loader.steps)
         start, pictures, passes, sums = time.perf_counter(), 0, 0, _Sums()
         self.loader.begin_epoch(epoch)
@@ -126,11 +136,26 @@ class Training:
                 )
         if terms and self.optimiser is not None:
             self.optimiser.zero_grad(set_to_none=True)
-            torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+            self.scaler.scale(torch.stack(list(terms.values())).sum()).backward()  # type: ignore[no-untyped-call]
+            self._exchange([p.grad for p in self._parameters() if p.grad is not None])
+            self.scaler.unscale_(self.optimiser)
             self.method.before_update()
-            self.optimiser.step()
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
             self.method.after_update()
+        else:
+            self._exchange([])
         return values
+
+    def _exchange(self, gradients: list[Tensor]) -> None:
+        """Let all processes have the same gradients, and the same running statistics in the student's BatchNorm."""
+        if distributed.world() > 1:
+            distributed.mean_over_ranks([*gradients, *statistics(self.student)])
+
+    def _check_in_step(self, trouble: str, advice: str) -> None:
+        """All processes must hold the same bits; what one alone writes is then that of all."""
+        if distributed.world() > 1 and not alike(self.state_dict()):
+            raise CosdaError(f"the processes of this run {trouble} on {self.name}. {advice}")
 
     def _set_rates(self) -> dict[str, float]:
         """All groups fall in proportion, so no rate ever rises."""
@@ -157,6 +182,7 @@ class Training:
             "method": self.method.state_dict(),
             "momentum": [self._momentum(parameter) for parameter in self._parameters()],
             "merged": self.merged.values,
+            "scaler": self.scaler.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -165,6 +191,8 @@ class Training:
         self.student.load_state_dict(state["student"])
         self.method.load_state_dict(state["method"])
         self.merged.values = list(state["merged"])
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
         for parameter, buffer in zip(self._parameters(), state["momentum"], strict=True):
             if self.optimiser is not None and buffer is not None:
                 # The same memory layout as before, so that the optimiser's arithmetic gives the same bits.
@@ -179,7 +207,7 @@ class Training:
         return self.optimiser.state[parameter].get("momentum_buffer") if self.optimiser else None
 
 
-def _optimiser(groups: list[Group], how: Optimisation) -> torch.optim.SGD | None:
+def _optimiser(groups: list[Group], how: Optimisation, fused: bool) -> torch.optim.SGD | None:
     if not groups:
         return None
     return torch.optim.SGD(
@@ -188,7 +216,7 @@ def _optimiser(groups: list[Group], how: Optimisation) -> torch.optim.SGD | None
         momentum=how.momentum,
         nesterov=how.nesterov,
         weight_decay=how.weight_decay,
-        fused=True,
+        fused=fused,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cosda import metrics
+from cosda import distributed, metrics, ranks
 from cosda.data.benchmarks import load as load_benchmark
 from cosda.data.benchmarks import load_domain
 from cosda.data.domain import Benchmark, Domain, Files, everything
@@ -23,6 +23,7 @@ from cosda.models.network import place
 from cosda.records import Run
 from cosda.run.chain import carried_path, execute
 from cosda.run.config import Plan, resolve
+from cosda.run.environment import open_arithmetic
 from cosda.run.evaluate import measure, probabilities
 from cosda.run.prepare import EVALUATION_BATCH, Machine, fingerprint, prepare, readable, weights_key
 from cosda.run.source import new_model, source_model
@@ -128,6 +129,8 @@ def adapt(
 
     if out is not None:
         return do(Path(out))
+    if ranks.place().world > 1:
+        raise CosdaError("under torchrun, give out=FOLDER: all processes must work on one run folder.")
     with tempfile.TemporaryDirectory(prefix="cosda-") as folder:
         return do(Path(folder))
 
@@ -211,7 +214,7 @@ def train_source(
 ) -> Model:
     """Train a source model on one labelled domain, or load it where that has been done before."""
     benchmark = data if isinstance(data, Benchmark) else load_benchmark(data)
-    machine, watcher = machine or Machine(), watcher or Watcher()
+    machine = machine or Machine()
     chosen = benchmark[domain]
     pictures = fingerprint([chosen], machine.cache)
     plan = resolve(
@@ -228,6 +231,9 @@ def train_source(
         changes=changes,
     )
     device, model = machine.open(), new_model(plan)
+    watcher = watcher if watcher and distributed.leads() else Watcher()
+    precision = plan.section("network").precision
+    model.network.arithmetic = open_arithmetic(precision, machine.compile, device, watcher)
     ready = prepare(chosen, plan, model, device, machine, watcher).domain
     return source_model(plan, ready, model, Path(out), device, watcher, machine.log)
 

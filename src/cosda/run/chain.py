@@ -14,27 +14,30 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from cosda import metrics
+from cosda import distributed, metrics
 from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader, open_loader
 from cosda.errors import CosdaError
 from cosda.methods import Method, method_class
 from cosda.models.artifact import Model
 from cosda.models.masks import MaskedNetwork
-from cosda.models.network import Network, place
+from cosda.models.network import Network, place, statistics
 from cosda.parts.dual_speed import set_statistics, statistics_lent
 from cosda.randomness import stream
-from cosda.records import Run, RunFolder, read_run, write_json
+from cosda.records import Run, RunFolder, read_run
 from cosda.run.adapt import Epoch, Training
+from cosda.run.carry import Carry, State
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.config import Plan
 from cosda.run.edges import check_edges, open_edges
-from cosda.run.environment import describe_environment
+from cosda.run.environment import open_arithmetic, write_environment
 from cosda.run.evaluate import confusion, counts, embed
 from cosda.run.prepare import EVALUATION_BATCH, Machine, prepare
 from cosda.run.source import new_model, source_model, trained_part
-from cosda.run.validators import Selector
+from cosda.run.together import open_folder
+from cosda.run.validators import Selector, predict
 from cosda.run.watch import Watcher
 from cosda.run.writers import Log
 from cosda.selection import Candidate
@@ -53,16 +56,20 @@ def execute(
     ``model`` is a source model to start from; without it one is trained on the first domain. A domain of the chain
     that has no data here (the source of a given model) is not measured.
     """
-    machine, watcher = machine or Machine(), watcher or Watcher()
-    with RunFolder(runs / plan.name, plan.as_json(), machine.patience) as folder:
+    machine = machine or Machine()
+    machine.join()
+    watcher = watcher if watcher and distributed.leads() else Watcher()
+    with open_folder(runs / plan.name, plan.as_json(), machine.patience) as folder:
         if folder.finished:
             watcher.note(f"{folder.path} is finished; nothing to do")
         else:
             device = machine.open()
-            write_json(folder.path / "environment.json", describe_environment(device))
+            arithmetic = open_arithmetic(plan.section("network").precision, machine.compile, device, watcher)
+            write_environment(folder, device, arithmetic)
             # A copy, because the given model stays as it is.
             model = replace(model, network=copy.deepcopy(model.network)) if model else new_model(plan)
             model = _with_masks(model, plan, domains, watcher)
+            model.network.arithmetic = arithmetic
             ready = {
                 name: prepare(domain, plan, model, device, machine, watcher).domain for name, domain in domains.items()
             }
@@ -74,6 +81,7 @@ def execute(
                     )
             if plan.model is None:
                 model = source_model(plan, ready[plan.domains[0]], model, runs, device, watcher, machine.log)
+                model.network.arithmetic = arithmetic
             with Log(folder, machine.log, watcher):
                 _Chain(plan, ready, model, folder, device, watcher).run()
     return read_run(folder.path)
@@ -138,6 +146,8 @@ class _Chain:
             open_edges(how, how.epochs, self.domains[target], self.device),
         )  # fmt: skip
         incoming = {key: value.detach().clone() for key, value in self.student.state_dict().items()}
+        before = [value.clone() for value in statistics(self.student)]
+        carry = Carry(how, {"network": incoming, "own": before, "merged": before})
         kind = method.native_statistics if how.statistics == "native" else how.statistics
         name = f"{self.plan.label} → {target}"
         student = self.student.for_domain(target)
@@ -146,6 +156,7 @@ class _Chain:
 
         def checkpoint() -> None:
             state = {"stage": stage, "training": training.state_dict(), "incoming": incoming, "best": selector.best}
+            state["mean"] = carry.mean
             progress = {"lineage": self.model.lineage, "records": self.folder.length()}
             save_checkpoint(self._checkpoint, state | progress)
             self.folder.settle()
@@ -169,25 +180,35 @@ class _Chain:
                 judged = {"epoch": facts.epoch, "pictures": len(selector.pictures), "scores": scores}
                 self.folder.append("validation", stage=stage, **judged)
             selector.consider(Candidate(facts.epoch, accuracy, scores), model)
+            carry.follow(model)
             checkpoint()
+
+        def predictions(state: State) -> Tensor:
+            self._take(state, kind)
+            return predict(student, selector.pictures)
 
         if saved is None:
             checkpoint()
         else:
             training.load_state_dict(saved["training"])
-            selector.best = saved["best"]
+            selector.best, carry.mean = saved["best"], saved["mean"]
         training.run(after_epoch)
         best = selector.best or {"epoch": how.epochs - 1 if how.epochs else None, "model": model()}
         self.folder.append("chosen", stage=stage, rule=self.plan.select, epoch=best["epoch"])
-        handed = best["model"]
-        self.student.load_state_dict(handed["network"])
-        set_statistics(self.student, handed[kind])
+        handed, carried = carry.hand_on(best["model"], predictions)
+        self.folder.append("carried", stage=stage, **carried)
+        self._take(handed, kind)
         step = {"step": "adapt", "domain": target, "method": self.plan.method, "variant": self.plan.variant}
         settings = {"seed": self.plan.seed, "epochs": how.epochs, "settings": method.settings()}
-        rule = {"select": self.plan.select, "epoch": best["epoch"]}
+        rule = {"select": self.plan.select, "epoch": best["epoch"], "carry": how.carry, "share": carried["share"]}
         self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **settings, **rule}])
         self._close_stage(stage)
         self._measure_otherwise(stage, kind, handed)
+
+    def _take(self, state: State, kind: str) -> None:
+        """Let the student be a model that the stage kept."""
+        self.student.load_state_dict(state["network"])
+        set_statistics(self.student, state[kind])
 
     def _close_stage(self, stage: int) -> None:
         """Save what the stage hands on, and measure it on all domains of the chain, seen or not."""
@@ -241,8 +262,9 @@ class _Chain:
     def _store(self, kind: str, stage: int, arrays: Mapping[str, Any]) -> None:
         """Put what is too large for a line of the records into a file beside them."""
         path = self.folder.path / kind / f"stage-{stage}.npz"
-        path.parent.mkdir(exist_ok=True)
-        np.savez_compressed(path, allow_pickle=False, **arrays)
+        if distributed.leads():
+            path.parent.mkdir(exist_ok=True)
+            np.savez_compressed(path, allow_pickle=False, **arrays)
         self.folder.append(kind, stage=stage, file=f"{kind}/{path.name}")
 
     def _judged(self, target: str) -> Loader:

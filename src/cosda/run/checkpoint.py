@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -12,11 +13,17 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from cosda import distributed
 from cosda.errors import CosdaError
 
 
 def save_checkpoint(path: Path, state: Any) -> None:
-    """Write tensors, numbers, texts, dictionaries and lists, nested; a kill leaves the old file or the new one."""
+    """Write tensors, numbers, texts, dictionaries and lists, nested; a kill leaves the old file or the new one.
+
+    Of several processes the first one writes; what they hold is the same.
+    """
+    if not distributed.leads():
+        return
     tensors: dict[str, Tensor] = {}
     outline = json.dumps(_outline(state, tensors))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,6 +36,29 @@ def save_checkpoint(path: Path, state: Any) -> None:
 
 def load_checkpoint(path: Path) -> Any:
     """Read back what `save_checkpoint` wrote, or None where there is no checkpoint yet."""
+    found = _read(path)
+    if not alike(found):  # this also keeps one from replacing the file before all have read it
+        raise CosdaError(
+            f"not all processes see the same file {path}. They must work on one file system: give an --out that they "
+            "share."
+        )
+    return found
+
+
+def alike(state: Any) -> bool:
+    """Whether all processes of this run hold the same bits in a nested state."""
+    return distributed.world() == 1 or len(set(distributed.everyone(_digest(state)))) == 1
+
+
+def _digest(state: Any) -> str:
+    tensors: dict[str, Tensor] = {}
+    total = hashlib.blake2b(json.dumps(_outline(state, tensors)).encode(), digest_size=16)
+    for tensor in tensors.values():
+        total.update(tensor.cpu().view(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def _read(path: Path) -> Any:
     if not path.exists():
         return None
     try:

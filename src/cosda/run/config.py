@@ -49,8 +49,15 @@ class Plan:
     def label(self) -> str:
         """How tables call the run."""
         first = next(iter(method_class(self.method).variants), None)
-        extra = [word for word in (self.variant if self.variant != first else None, self.ablation) if word]
+        variant = self.variant if self.variant != first else None
+        extra = [word for word in (variant, self.ablation, self._carry) if word]
         return f"{self.method} ({', '.join(extra)})" if extra else self.method
+
+    @property
+    def _carry(self) -> str:
+        how = self.settings["adapt"]
+        share = f" {how['carry_share']:g}" if how["carry"] in ("interpolate", "along") else ""
+        return "" if how["carry"] == "last" else f"carry {how['carry']}{share}"
 
     def as_json(self) -> Json:
         """What config.json holds."""
@@ -197,6 +204,13 @@ def resolve(
         if select in VALIDATORS and not how.validate:
             raise CosdaError(
                 f"the selection rule '{select}' needs pictures to judge by: let adapt.validate be above 0."
+            )
+        if how.carry == "auto" and not how.validate:
+            raise CosdaError("--carry auto needs pictures to judge by: let adapt.validate be above 0.")
+        if how.carry == "along" and select != "last":
+            raise CosdaError(
+                f"--carry along takes the mean over all epochs, so there is none to choose by '{select}'. "
+                "Leave --select out, or take --carry interpolate."
             )
         plan.make_method(target)
     plan.section("source")

@@ -1,4 +1,4 @@
-"""On what a run was made."""
+"""On what a run is made, and how its networks compute there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,29 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from cosda.records import Json
+from cosda import distributed
+from cosda.models.arithmetic import Arithmetic, Precision, lacking
+from cosda.records import Json, RunFolder, write_json
+from cosda.run.watch import Watcher
 
 PACKAGES = ("cosda", "torch", "numpy", "kornia", "safetensors", "scikit-learn", "pillow")
 
 
-def describe_environment(device: torch.device) -> Json:
+def open_arithmetic(precision: Precision, compiled: bool, device: torch.device, watcher: Watcher) -> Arithmetic:
+    """The arithmetic that was asked for, as far as the device has it; otherwise float32, and a note that says so."""
+    reason = lacking(precision, device)
+    if reason:
+        watcher.note(f"{reason}, so everything is computed in float32 and precision {precision} is not used")
+    return Arithmetic("32" if reason else precision, compiled)
+
+
+def write_environment(folder: RunFolder, device: torch.device, arithmetic: Arithmetic) -> None:
+    """Note in a run folder on what it is made."""
+    if distributed.leads():
+        write_json(folder.path / "environment.json", describe_environment(device, arithmetic))
+
+
+def describe_environment(device: torch.device, arithmetic: Arithmetic) -> Json:
     """Versions and machine, without names or paths of the user's."""
     versions = {}
     for package in PACKAGES:
@@ -28,5 +45,8 @@ def describe_environment(device: torch.device) -> Json:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "processes": distributed.world(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "precision": arithmetic.precision,
+        "compiled": arithmetic.compiled,
     }

@@ -14,7 +14,8 @@ from torch import Tensor
 from cosda.data.domain import Index
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
-from cosda.models.network import Network, evaluating
+from cosda.models.fold import evaluating
+from cosda.models.network import Network
 from cosda.types import Output
 
 EMBEDDED = 150  # pictures of each domain whose features are kept for the report's t-SNE
@@ -23,9 +24,9 @@ COMPONENTS = 50  # principal components of them, as is usual before t-SNE
 
 def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]:
     """The network's output for all pictures, batch by batch, with their index."""
-    with evaluating(network):
+    with evaluating(network) as fast:
         for batch in loader.sweep("test"):
-            output = network(batch.images)
+            output = fast(batch.images)
             # The loss after the last step would show it, but there is none.
             if not bool(output.logits.isfinite().all()):
                 raise CosdaError("the model became unusable: its predictions are not numbers. Lower the learning rate.")

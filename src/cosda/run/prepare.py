@@ -13,12 +13,15 @@ import torch
 from filelock import FileLock
 from torch import nn
 
+from cosda import distributed, ranks
 from cosda.data.domain import Domain, Files, everything
 from cosda.data.loader import Loader
 from cosda.data.pack import Packed, content_key, default_cache, pack, unpacked
 from cosda.errors import CosdaError
+from cosda.models.arithmetic import check_compiler
 from cosda.models.artifact import Model
-from cosda.models.network import evaluating, place
+from cosda.models.fold import evaluating
+from cosda.models.network import place
 from cosda.preprocessing import Preprocessing
 from cosda.records import digest
 from cosda.run.config import Plan
@@ -42,9 +45,31 @@ class Machine:
     keep_memory: bool = True  # of the whole process; see run/memory.py
     patience: float = 0  # seconds to wait for a run folder that another process still holds
     log: tuple[str, ...] = ()  # who follows the records besides: names of run/writers.py
+    compile: bool = False  # the passes of encoders that are trained, by torch.compile
 
     def __post_init__(self) -> None:
         check_writers(self.log)
+        if self.compile:
+            check_compiler()
+
+    @property
+    def _device(self) -> str:
+        """The device by name; under torchrun each process takes the GPU that has its number."""
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        return f"cuda:{ranks.place().local}" if name == "cuda" and ranks.place().world > 1 else name
+
+    def join(self) -> None:
+        """Meet the other processes of this run, if torchrun started any."""
+        if ranks.place().world == 1:
+            return
+        if self.device.startswith("cuda:"):
+            raise CosdaError("under torchrun each process takes the GPU of its own number: write --device cuda.")
+        on_gpus = self._device.startswith("cuda")
+        if on_gpus:
+            torch.cuda.set_device(self._take())
+        distributed.join("nccl" if on_gpus else "gloo")
 
     def open(self) -> torch.device:
         """Set the number of threads and how memory is kept, and return the device."""
@@ -52,9 +77,11 @@ class Machine:
             keep_freed_memory()
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        name = self.device
-        if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
+        self.join()
+        return self._take()
+
+    def _take(self) -> torch.device:
+        name = self._device
         try:
             return torch.empty(0, device=name).device
         except (RuntimeError, AssertionError) as error:
@@ -139,12 +166,13 @@ def featurise(
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.exists():
-            loader = Loader(domain.items, everything(len(domain)), how, device, EVALUATION_BATCH)
+            # Of several processes one does this while the others wait for the lock.
+            loader = Loader(domain.items, everything(len(domain)), how, device, EVALUATION_BATCH, alone=True)
             watcher.begin(f"features of {domain.name}", len(domain), "pictures")
             parts = []
-            with evaluating(encoder):
+            with evaluating(encoder) as fast:
                 for batch in loader.sweep("test"):
-                    parts.append(encoder(batch.images).float().cpu().numpy())
+                    parts.append(fast(batch.images).float().cpu().numpy())
                     watcher.advance(len(batch), pictures=len(batch))
             temporary = path.with_suffix(f".{os.getpid()}.tmp")
             with temporary.open("wb") as file:

@@ -27,6 +27,9 @@ class NetworkSettings:
     weights: str | None = setting(None, "file with the encoder's weights, or 'pretrained' for timm, hf, torchvision")
     bottleneck: int = setting(256, "features after the bottleneck", low=1, symbol="d")
     freeze_encoder: bool = setting(False, "compute the encoder's features once and train the head alone")
+    precision: Literal["32", "bf16", "16"] = setting(
+        "32", "bits of training and measuring, where the device has them; features that are stored have 32"
+    )
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,15 @@ class AdaptSettings(Optimisation):
     validate: int = setting(1000, "pictures by which label-free validators judge each epoch; 0 is none", low=0)
     measure: Literal["source", "target"] = setting(
         "source", "after each epoch measure the target alone, or the source too (to see other selection rules later)"
+    )
+    carry: Literal["last", "interpolate", "along", "auto"] = setting(
+        "last", "hand on the adapted model, or a mean of it and the incoming one; 'auto' finds the share without labels"
+    )
+    carry_share: float = setting(
+        0.5, "share of the incoming model in what is handed on (interpolate, along)", low=0, high=1, symbol="w"
+    )
+    carry_notice: float = setting(
+        0.02, "share of the target's pictures that may change their class where 'auto' finds the share", low=0, high=1
     )
 
 

@@ -19,23 +19,24 @@ from cosda.models.encoders import Architecture
 from cosda.models.network import Network, place
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive
-from cosda.records import FOR_EVER, Json, RunFolder, digest, write_json
+from cosda.records import FOR_EVER, Json, RunFolder, digest
 from cosda.run.adapt import Epoch, Training
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.config import Plan
 from cosda.run.edges import open_edges
-from cosda.run.environment import describe_environment
+from cosda.run.environment import write_environment
 from cosda.run.evaluate import measure
 from cosda.run.prepare import EVALUATION_BATCH
 from cosda.run.sections import SourceSettings
 from cosda.run.supervised import Supervised
+from cosda.run.together import open_folder
 from cosda.run.watch import Watcher
 from cosda.run.writers import Log
 
 
 def source_config(plan: Plan) -> Json:
     """What decides the numbers of the source model: nothing of the targets, and of most methods nothing."""
-    shared = {
+    shared: Json = {
         "kind": "source",
         "benchmark": plan.benchmark,
         "fingerprint": plan.source_fingerprint,
@@ -44,6 +45,8 @@ def source_config(plan: Plan) -> Json:
         "seed": plan.seed,
         "settings": {name: dict(plan.settings[name]) for name in ("data", "network", "source")},
     }
+    if plan.settings["network"]["precision"] == "32":  # models of earlier versions keep their names
+        del shared["settings"]["network"]["precision"]
     own = {key: plan.settings["method"][key] for key in method_class(plan.method).source_settings}
     return shared | {"method": plan.method, "domains": list(plan.domains), "own": own} if own else shared
 
@@ -68,7 +71,7 @@ def source_model(
             f"the source domain '{domain.name}' has no labels; put its pictures into one folder per class, "
             "or start from a trained model with --model."
         )
-    with RunFolder(runs / "sources" / source_name(plan), source_config(plan), wait=FOR_EVER) as folder:
+    with open_folder(runs / "sources" / source_name(plan), source_config(plan), wait=FOR_EVER) as folder:
         if not folder.finished:
             with Log(folder, log, watcher):
                 _train(plan, domain, domain.labels, model, folder, device, watcher)
@@ -85,7 +88,7 @@ def _train(
     watcher: Watcher,
 ) -> None:
     how: SourceSettings = plan.section("source")
-    write_json(folder.path / "environment.json", describe_environment(device))
+    write_environment(folder, device, model.network.arithmetic)
     trained, held_out = split_off(domain.train, how.holdout, plan.seed)
     network = place(trained_part(model.network, plan), device)
     truth = torch.from_numpy(labels[trained]).to(device)

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from cosda import metrics
+from cosda import distributed, metrics
 from cosda.errors import CosdaError, nearest
 from cosda.records import Json, Run, RunFolder, digest, flatten, read_run, write_json
 from cosda.run.watch import Watcher
@@ -250,7 +250,7 @@ class Log:
         self.writers: dict[str, Writer] = {}
 
     def __enter__(self) -> Log:
-        for name in dict.fromkeys(self.names):
+        for name in dict.fromkeys(self.names if distributed.leads() else ()):
             self._attempt(name, self._open, name)
         if self.writers:
             self.folder.followers.append(self._send)

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cosda import ranks
 from cosda.data.pack import default_cache
 from cosda.errors import CosdaError, nearest
 from cosda.records import Run, read_run
@@ -47,6 +48,8 @@ def run_jobs(
     onlooker: Onlooker | None = None,
 ) -> Outcome:
     """Do all runs, or what is left of them; one that fails does not stop the others."""
+    if ranks.place().world > 1:
+        raise CosdaError("benchmarks start processes by themselves; do them without torchrun.")
     resources, onlooker, out = resources or Resources(), onlooker or Onlooker(), out.absolute()
     machine = settled(machine or Machine(), resources)
     tasks = make_tasks(jobs, out, machine.cache)

@@ -1,0 +1,56 @@
+"""A whole epoch on packed pictures against as many bare steps on tensors in memory: does the loader hide?"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import torch
+
+from benchmarks.facts import Fact
+from benchmarks.pictures import write_jpegs
+from benchmarks.step import CASES, Case
+from benchmarks.straightforward import bare_step
+from benchmarks.timing import interleaved
+from cosda.data.benchmarks import load_domain
+from cosda.data.loader import Loader, open_loader
+from cosda.data.pack import pack
+from cosda.methods.cosda import CoSDA
+from cosda.preprocessing import Preprocessing
+from cosda.run.adapt import Training
+from cosda.run.memory import keep_freed_memory
+from cosda.run.prepare import MARGIN
+from cosda.run.sections import AdaptSettings
+
+
+def measure(quick: bool = False) -> list[Fact]:
+    """Time of an epoch, from reading to the meeting of teacher and student, through that of its bare steps."""
+    keep_freed_memory()  # as every run does
+    if quick:
+        return [_compare(CASES[1], steps=2, rounds=2)]
+    return [_compare(CASES[0], steps=8, rounds=8), _compare(CASES[1], steps=32, rounds=12)]
+
+
+def _compare(case: Case, steps: int, rounds: int) -> Fact:
+    with tempfile.TemporaryDirectory(prefix="cosda-benchmark-") as folder:
+        loader = _packed(Path(folder), case, steps * case.batch)
+        how = AdaptSettings(epochs=1, batch_size=case.batch)
+        training = Training(CoSDA(), case.network(), loader, how, 0, 1, "target")
+        step = bare_step(case.network())
+        ready = [batch.images for batch in loader.epoch(1, 0)]
+
+        def bare() -> None:
+            for images in ready:
+                step(images)
+
+        timing = interleaved({"epoch": training._train_epoch, "bare": bare}, rounds)
+    name = f"epoch of {steps} steps, {case.name}"
+    return Fact.of(name, timing.ratio("epoch", "bare"), most=1.05, seconds=timing.medians)
+
+
+def _packed(folder: Path, case: Case, count: int) -> Loader:
+    """JPEG files, packed as a run packs them."""
+    domain = load_domain(write_jpegs(folder / "pictures", count, 2 * case.side))
+    packed = pack(domain, round(case.side * MARGIN), folder / "cache").domain
+    how = Preprocessing(size=case.side)
+    return open_loader(packed, "train", how, torch.device("cpu"), case.batch)

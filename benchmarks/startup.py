@@ -1,0 +1,87 @@
+"""How long until something happens: `cosda --help`, and a run with a warm cache until its first step."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from benchmarks.alone import alone
+from benchmarks.facts import Fact
+from benchmarks.pictures import write_jpegs
+from benchmarks.timing import Timing, interleaved, spread
+
+PICTURES = 500
+
+# Ends the process at the first step that is done, as a person would see it.
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from cosda.run import api
+from cosda.run.prepare import Machine
+from cosda.run.watch import Watcher
+
+class FirstStep(Watcher):
+    steps = False
+    def begin(self, task, steps, unit="steps"):
+        self.steps = unit == "steps"
+    def advance(self, steps=1, pictures=0, values=None):
+        if self.steps:
+            os._exit(0)
+
+folder = Path(sys.argv[1])
+api.adapt(folder / "model", folder / "pictures", out=folder / "runs" / sys.argv[2], watcher=FirstStep(),
+          machine=Machine(cache=folder / "cache"))
+sys.exit("the run ended without a step")
+"""
+
+
+def measure(quick: bool = False) -> list[Fact]:
+    """Seconds of whole processes, each from its start."""
+    rounds, pictures = (1, 20) if quick else (7, PICTURES)
+    cases = {"small ResNet, 32 px": ("small", 32)}
+    if not quick:
+        cases["ResNet-18, 128 px"] = ("resnet18", 128)
+    runs = count()
+    candidates: dict[str, Callable[[], object]] = {
+        "python": lambda: _run("-c", "pass"),
+        "torch": lambda: _run("-c", "import torch"),
+        "help": lambda: _run("-c", "from cosda.cli import main; main()", "--help"),
+    }
+    with tempfile.TemporaryDirectory(prefix="cosda-benchmark-") as folder:
+        for name, (encoder, side) in cases.items():
+            alone(prepare, Path(folder) / encoder, encoder, side, pictures)
+            candidates[name] = partial(_first_step, str(Path(folder) / encoder), runs)
+        timing = interleaved(candidates, rounds, warm=0 if quick else 1)
+    facts = [_seconds("cosda --help", "help", timing, 0.3)]
+    return facts + [
+        _seconds(f"a run's first step, {pictures} packed pictures, {name}", name, timing, 5) for name in cases
+    ]
+
+
+def _seconds(case: str, name: str, timing: Timing, most: float) -> Fact:
+    return Fact.of(case, spread(list(timing.rounds[name])), unit="s", most=most, seconds=timing.medians)
+
+
+def _first_step(folder: str, runs: Iterator[int]) -> None:
+    _run("-c", PROGRAM, folder, str(next(runs)))  # each in a new run folder, or it would go on where another stopped
+
+
+def prepare(folder: Path, encoder: str, side: int, pictures: int) -> None:
+    """A model and pictures without labels."""
+    from cosda.models.artifact import Model
+    from cosda.models.encoders import Architecture
+    from cosda.preprocessing import Preprocessing
+
+    architecture = Architecture(encoder, 256, 31)
+    classes = tuple(f"class {number}" for number in range(31))
+    Model(architecture.build(), architecture, classes, Preprocessing(size=side)).save(folder / "model")
+    write_jpegs(folder / "pictures", pictures)
+
+
+def _run(*arguments: str) -> None:
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)

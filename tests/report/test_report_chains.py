@@ -1,0 +1,57 @@
+"""The table of all chains: means over the orders of each seed that has them all, then over seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stored_runs import WriteRun
+
+from cosda import metrics
+from cosda.records import find_runs
+from cosda.report.chains import chain_grids
+from cosda.report.contents import contents
+from cosda.report.grids import Grid
+from cosda.report.tables import build
+
+MATRIX = [[90, 50, 40], [80, 70, 45], [75, 65, 60]]
+BETTER = [[90, 50, 40], [88, 80, 50], [86, 78, 70]]
+ORDERS = (["print", "outline", "hand"], ["print", "hand", "outline"])
+
+
+@pytest.fixture
+def grid(make_run: WriteRun, tmp_path: Path) -> Grid:
+    for seed in (0, 1):
+        for number, order in enumerate(ORDERS):
+            shifted = [[value - number - 2 * seed for value in row] for row in MATRIX]
+            make_run(tmp_path / f"nrc-{seed}-{number}", shifted, label="nrc", seed=seed, domains=order)
+    make_run(tmp_path / "aad-0", BETTER, label="aad", seed=0, domains=ORDERS[0])
+    make_run(tmp_path / "pair", [[90, 50], [80, 70]], label="nrc", seed=0, domains=["print", "hand"])
+    (found,) = chain_grids(build(find_runs([tmp_path])).sections)
+    return found
+
+
+def test_means_are_taken_over_chains_and_then_over_seeds(grid: Grid) -> None:
+    line = next(line for line in grid.rows if line.name == "nrc")
+    titles = [heading.title for heading in grid.columns]
+    average = line.entries[titles.index("Average")][0].cell
+    whole = metrics.average_accuracy(MATRIX) / 100
+    assert average.values == pytest.approx((whole - 0.005, whole - 0.025))
+    bwt = line.entries[titles.index("BWT")][0].cell
+    assert bwt.mean == pytest.approx(-(15 + 5) / 2 / 100)
+    assert line.seeds == "2"
+    assert len(line.entries[0][0].runs) == 4
+
+
+def test_a_method_without_all_chains_has_no_mean(grid: Grid) -> None:
+    line = next(line for line in grid.rows if line.name == "aad")
+    assert line.seeds == "0 of 1"
+    assert {entry.cell.reason for cell in line.entries for entry in cell} == {"no seed has all the chains"}
+    assert not any(entry.best for cell in line.entries for entry in cell)
+
+
+def test_a_report_shows_the_table_and_names_the_chains(grid: Grid, tmp_path: Path) -> None:
+    shown = next(found for found in contents(find_runs([tmp_path])).across if found.kind == "chains")
+    assert shown.rows == grid.rows
+    assert "2 chains" in shown.notes[0]
+    assert "print → hand → outline" in shown.notes[0]
