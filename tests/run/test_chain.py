@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from cosda.records import Run, find_runs
 from cosda.run.api import make_plan, run_chain
 from cosda.run.catalogue import cost_rows
 from cosda.run.chain import carried_path
+from cosda.run.evaluate import predicted_classes
 from cosda.run.prepare import Machine
 from cosda.run.watch import Watcher
 from tiny import tiny_benchmark
@@ -241,3 +243,26 @@ def test_a_source_without_labels(tmp_path: Path) -> None:
 def test_a_loss_that_is_not_finite_stops_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(CosdaError, match=r"'(consistency|information)' became"):
         quick(tiny_benchmark(), tmp_path, changes=("lr=1e30", "lr_end=1e30"))
+
+
+def test_pictures_that_are_judged_and_measured_are_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = tiny_benchmark()
+    domains = {name: replace(d, train=np.arange(len(d)), test=np.arange(len(d))) for name, d in tiny.domains.items()}
+    benchmark, looks = replace(tiny, domains=domains, protocol="transductive"), [0]
+
+    def counted(*given: Any) -> Any:
+        looks[0] += 1
+        return predicted_classes(*given)
+
+    monkeypatch.setattr("cosda.run.chain.predicted_classes", counted)
+    accuracies, passes = [], []
+    for validate in (1000, 0):
+        looks[0] = 0
+        changes = ("measure=target", f"adapt.validate={validate}")
+        run = quick(benchmark, tmp_path / str(validate), changes=changes, domains=["one", "two"])
+        accuracies.append(list(run.of("accuracy")))
+        passes.append(looks[0])
+    assert accuracies[0] == accuracies[1]
+    assert passes[1] - passes[0] == 2, "one for each epoch"

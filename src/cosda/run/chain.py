@@ -33,7 +33,7 @@ from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.config import Plan
 from cosda.run.edges import check_edges, open_edges
 from cosda.run.environment import open_arithmetic, write_environment
-from cosda.run.evaluate import confusion, counts, embed
+from cosda.run.evaluate import confusion, counts, embed, predicted_classes
 from cosda.run.prepare import EVALUATION_BATCH, Machine, prepare
 from cosda.run.source import new_model, source_model, trained_part
 from cosda.run.together import open_folder
@@ -152,6 +152,7 @@ class _Chain:
         name = f"{self.plan.label} → {target}"
         student = self.student.for_domain(target)
         selector = Selector(self.plan.select, student, self._judged(target), how.validate)
+        same = np.array_equal(selector.pictures.positions, self.domains[target].test)
         training = Training(method, student, pictures, how, self.plan.seed, stage, name, self.watcher)
 
         def checkpoint() -> None:
@@ -172,10 +173,12 @@ class _Chain:
             self.folder.append_timing(stage=stage, **facts.timing)
             predictor = method.predictor(target)
             with statistics_lent(predictor, training.statistics(kind, predictor)):
-                accuracy = self._measure(predictor, stage, facts.epoch, target)
+                # In the transductive protocol pictures that are judged and measured are the same: look at them once.
+                seen = predict(predictor.for_domain(target), selector.pictures) if same else None
+                accuracy = self._measure(predictor, stage, facts.epoch, target, seen=seen)
                 if how.measure == "source":
                     self._measure(predictor, stage, facts.epoch, self.plan.domains[0])
-                scores = selector.scores(predictor.for_domain(target))
+                scores = selector.scores(predictor.for_domain(target), seen)
             if scores:
                 judged = {"epoch": facts.epoch, "pictures": len(selector.pictures), "scores": scores}
                 self.folder.append("validation", stage=stage, **judged)
@@ -237,14 +240,22 @@ class _Chain:
         name: str,
         record: str = "accuracy",
         confusions: dict[str, Index] | None = None,
+        seen: Tensor | None = None,
         **more: str,
     ) -> float | None:
-        """The benchmark's accuracy on a domain, which is recorded too; None where there are no labels."""
+        """The benchmark's accuracy on a domain, which is recorded too; None where there are no labels.
+
+        ``seen`` are predictions for its test pictures, where somebody has made them already.
+        """
         domain = self.domains.get(name)
         if domain is None or domain.labels is None or len(domain.test) == 0:
             return None
         labels, classes = domain.labels[domain.test], len(self.plan.classes)
-        matrix = confusion(network.for_domain(name), self._test_loader(domain), labels, classes)
+        if seen is None:
+            predicted = predicted_classes(network.for_domain(name), self._test_loader(domain))
+        else:
+            predicted = seen.argmax(dim=1).cpu().numpy()
+        matrix = confusion(predicted, labels, classes)
         images, correct = counts(matrix)
         if confusions is not None:
             confusions[f"d{self.plan.domains.index(name)}"] = matrix.astype(np.int32)

@@ -39,15 +39,19 @@ def probabilities(network: Network, loader: Loader) -> NDArray[np.float32]:
     return torch.cat(parts).numpy()
 
 
-def confusion(network: Network, loader: Loader, labels: Index, classes: int) -> Index:
+def predicted_classes(network: Network, loader: Loader) -> Index:
+    """The class (N,) that each picture is taken for, in order."""
+    return np.concatenate([output.logits.argmax(dim=1).cpu().numpy() for _, output in outputs(network, loader)])
+
+
+def confusion(predicted: Index, labels: Index, classes: int) -> Index:
     """How many pictures of each class (rows) were taken for each class (columns)."""
-    predicted = np.concatenate([o.logits.argmax(dim=1).cpu().numpy() for _, o in outputs(network, loader)])
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
 def measure(network: Network, loader: Loader, labels: Index, classes: int) -> tuple[list[int], list[int]]:
     """Pictures and correct predictions of each class; every accuracy follows from these counts."""
-    return counts(confusion(network, loader, labels, classes))
+    return counts(confusion(predicted_classes(network, loader), labels, classes))
 
 
 def counts(matrix: Index) -> tuple[list[int], list[int]]:

@@ -34,9 +34,11 @@ class Selector:
         self.before = predict(incoming, self.pictures).argmax(dim=1) if most else None
         self.best: dict[str, Any] | None = None  # epoch, worth and model; a checkpoint holds it
 
-    def scores(self, network: Network) -> dict[str, float]:
-        """All validators of a model; none where no picture may be judged."""
-        return {} if self.before is None else scores(predict(network, self.pictures), self.before)
+    def scores(self, network: Network, seen: Tensor | None = None) -> dict[str, float]:
+        """All validators of a model, or of what it has ``seen``; none where no picture may be judged."""
+        if self.before is None:
+            return {}
+        return scores(predict(network, self.pictures) if seen is None else seen, self.before)
 
     def consider(self, candidate: Candidate, model: Callable[[], dict[str, Any]]) -> None:
         """Keep a copy of the model if it is the best so far; by the rule `last` there is no need for one."""
