@@ -27,8 +27,15 @@ QUICK = (
 )
 
 
-def quick(out: Path, *changes: str, method: str = "aad", domains: tuple[str, ...] = ("one", "two"), **more: Any) -> Run:
-    return run_chain(tiny_benchmark(), method, domains=domains, changes=(*QUICK, *changes), out=out, **more)
+def quick(
+    out: Path,
+    *changes: str,
+    method: str = "aad",
+    domains: tuple[str, ...] = ("one", "two"),
+    features: bool = False,
+    **more: Any,
+) -> Run:
+    return run_chain(tiny_benchmark(features), method, domains=domains, changes=(*QUICK, *changes), out=out, **more)
 
 
 def weights(run: Run, stage: int) -> dict[str, Tensor]:
@@ -37,8 +44,8 @@ def weights(run: Run, stage: int) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_handed_on_lies_between_incoming_and_adapted(method: str, tmp_path: Path) -> None:
-    adapted = quick(tmp_path, method=method)
-    halfway = quick(tmp_path, "carry=interpolate", "carry_share=0.25", method=method)
+    adapted = quick(tmp_path, method=method, features=True)
+    halfway = quick(tmp_path, "carry=interpolate", "carry_share=0.25", method=method, features=True)
     before, after, handed = weights(adapted, 0), weights(adapted, 1), weights(halfway, 1)
     for key, value in handed.items():
         if value.is_floating_point():
@@ -107,18 +114,22 @@ def state(value: float, count: int = 0) -> dict[str, Any]:
     return {"network": {"w": tensor, "count": torch.tensor(count)}, "own": [tensor], "merged": [tensor]}
 
 
-def test_auto_takes_the_largest_share_that_is_hardly_noticed() -> None:
-    tried = [{"share": 0.0, "adapted": 1.0}, {"share": 0.1, "adapted": 0.97}, {"share": 0.2, "adapted": 0.98}]
-    assert choose_share(tried, 0.02) == 0.2
+def test_auto_takes_the_largest_share_that_undoes_little() -> None:
+    agreement = {0.0: 1.0, 0.1: 0.97, 0.2: 0.98, 0.3: 0.9}
+    tried = [{"share": share, "adapted": adapted, "incoming": 0.8} for share, adapted in agreement.items()]
+    assert choose_share(tried, 0.1) == 0.2  # 2 of the 20 % that were changed
     assert choose_share(tried, 0.0) == 0.0
-    assert choose_share(tried[:2], 0.03) == 0.1
+    assert choose_share(tried[:2], 0.15) == 0.1
+    assert choose_share(tried, 0.5) == 0.3
+    nothing_changed = [{**one, "incoming": 1.0} for one in tried]
+    assert choose_share(nothing_changed, 0.5) == 0.0
 
 
 def test_auto_sees_pictures_and_says_what_it_tried(tmp_path: Path) -> None:
-    run = quick(tmp_path, "carry=auto", "carry_notice=0.3")
+    run = quick(tmp_path, "carry=auto", "carry_undo=0.9")
     [carried] = run.of("carried")
     assert carried["tried"][0] == {**carried["tried"][0], "share": 0.0, "adapted": 1.0}
-    assert carried["share"] == choose_share(carried["tried"], 0.3) > 0
+    assert carried["share"] == choose_share(carried["tried"], 0.9) > 0
     fixed = quick(tmp_path, "carry=interpolate", f"carry_share={carried['share']}")
     assert fixed.matrix() == run.matrix()
     assert run.label == "aad (carry auto)"

@@ -30,7 +30,7 @@ Carry = Annotated[
     typer.Option(
         metavar="RULE",
         help="What a stage hands on: last (the adapted model), interpolate=0.5 or along=0.5 (so much of the incoming "
-        "model stays), or auto (as much as the new pictures hardly notice).",
+        "model stays), or auto (as much as undoes little of what was learnt).",
     ),
 ]
 Epochs = Annotated[int | None, typer.Option(min=0, help="Epochs for each target (adapt.epochs).")]

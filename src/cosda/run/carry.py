@@ -8,8 +8,8 @@ earlier domains:
     interpolate    w·incoming + (1 - w)·adapted: one straight line
     along          a mean over the way: after each epoch m·mean + (1 - m)·adapted, with m such that the share w of the
                    incoming model is left after the last one
-    auto           interpolate, with the largest w that the target's pictures hardly notice: no more than a small share
-                   of them changes its class. No label is needed for that.
+    auto           interpolate, with the largest w that undoes little of what was learnt: of the target's pictures whose
+                   class the adaptation changed, a fifth as many may change it again. No label is needed for that.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Carry:
             share = self.how.carry_share
         elif rule == "auto":
             facts["tried"] = self._try(adapted, predict)
-            share = choose_share(facts["tried"], self.how.carry_notice)
+            share = choose_share(facts["tried"], self.how.carry_undo)
         return blend(adapted, self.incoming, share), {**facts, "share": share}
 
     def _try(self, adapted: State, predict: Callable[[State], Tensor]) -> list[dict[str, float]]:
@@ -71,9 +71,14 @@ class Carry:
         return tried
 
 
-def choose_share(tried: Sequence[Mapping[str, float]], notice: float) -> float:
-    """The largest share of the incoming model with which at most ``notice`` of the pictures change their class."""
-    return max(one["share"] for one in tried if one["adapted"] >= 1 - notice)
+def choose_share(tried: Sequence[Mapping[str, float]], undo: float) -> float:
+    """The largest share of the incoming model that undoes at most the part ``undo`` of what adaptation changed.
+
+    The first entry is the adapted model itself. So 1 - its agreement with the incoming one is the part of the pictures
+    whose class was changed, and 1 - an entry's agreement with the adapted one is what the share changes again.
+    """
+    allowed = undo * (1 - tried[0]["incoming"]) + 1e-9
+    return max(one["share"] for one in tried if 1 - one["adapted"] <= allowed)
 
 
 def blend(adapted: State, incoming: State, share: float) -> dict[str, Any]:

@@ -74,8 +74,11 @@ class AdaptSettings(Optimisation):
     carry_share: float = setting(
         0.5, "share of the incoming model in what is handed on (interpolate, along)", low=0, high=1, symbol="w"
     )
-    carry_notice: float = setting(
-        0.02, "share of the target's pictures that may change their class where 'auto' finds the share", low=0, high=1
+    carry_undo: float = setting(
+        0.2,
+        "'auto' hands on as much of the incoming model as undoes this part of what adaptation changed",
+        low=0,
+        high=1,
     )
 
 
