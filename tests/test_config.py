@@ -329,3 +329,12 @@ def test_the_catalogue_lists_methods_and_where_their_values_come_from():
     assert rows["method.gate"]["origin"] == "preset visda, authors, cosda"
     assert rows["method.information"]["origin"] == "ablation no-mi"
     assert len(rows) == sum(len(config.settings_of(cls)) for cls in [METHODS["cosda"], *SECTIONS.values()])
+
+
+def test_feature_vectors_have_no_encoder_and_no_size(preset):
+    preset({"data": {"size": 32}, "network": {"encoder": "small"}})
+    plan = plan_of(input_width=12)
+    assert (plan.settings["network"]["encoder"], plan.settings["data"]["size"]) == ("identity", None)
+    for change, words in (("network.encoder=small", "encoder 'small'"), ("data.size=16", "size of 16 pixels")):
+        with pytest.raises(CosdaError, match=f"feature vectors, and (the|a) {words} is for pictures"):
+            plan_of(input_width=12, changes=[change])

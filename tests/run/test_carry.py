@@ -23,7 +23,7 @@ from tiny import tiny_benchmark
 
 QUICK = (
     *("epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8"),
-    *("network.encoder=small", "network.bottleneck=8", "data.size=16", "data.flip=false", "lr=0.05", "lr_end=0.05"),
+    *("network.bottleneck=8", "lr=0.05", "lr_end=0.05"),
 )
 
 
@@ -35,7 +35,9 @@ def quick(
     features: bool = False,
     **more: Any,
 ) -> Run:
-    return run_chain(tiny_benchmark(features), method, domains=domains, changes=(*QUICK, *changes), out=out, **more)
+    pictures = () if features else ("network.encoder=small", "data.size=16", "data.flip=false")
+    changes = (*QUICK, *pictures, *changes)
+    return run_chain(tiny_benchmark(features), method, domains=domains, changes=changes, out=out, **more)
 
 
 def weights(run: Run, stage: int) -> dict[str, Tensor]:

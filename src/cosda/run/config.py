@@ -168,6 +168,7 @@ def resolve(
 
     if input_width is not None:
         put("network", "encoder", "identity", "the data are feature vectors")
+        put("data", "size", None, "the data are feature vectors")
     if ablation is not None:
         for key, value in ablations(method, ablation).items():
             put("method", key, value, f"ablation {ablation}")
@@ -179,6 +180,11 @@ def resolve(
             put(section, key, value, "given model")
     if cls.fixed_epochs is not None:
         put("adapt", "epochs", cls.fixed_epochs, f"method {method}")
+    if input_width is not None and model is None:
+        encoder, size = values["network"]["encoder"], values["data"]["size"]
+        if encoder != "identity" or size is not None:
+            asked = f"the encoder '{encoder}'" if encoder != "identity" else f"a size of {size} pixels"
+            raise CosdaError(f"the data are feature vectors, and {asked} is for pictures. Leave it out.")
 
     plan = Plan(
         benchmark=benchmark,
