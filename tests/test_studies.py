@@ -1,0 +1,64 @@
+"""The scripts of the studies ask for what there is: options, methods, rules and settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from cosda.cli.app import app, carry_changes
+from cosda.methods import METHODS
+from cosda.run.config import resolve
+
+STUDIES = Path(__file__).parents[1] / "studies"
+SCRIPTS = sorted(path for path in STUDIES.glob("*.sh") if path.name != "common.sh")
+RECORDER = """#!/bin/sh
+python3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "$@" >> "$ASKED"
+"""
+
+
+def commands(script: Path, folder: Path) -> list[list[str]]:
+    """What a script would ask of `cosda`, with a program in its place that only writes it down."""
+    for name, text in (("cosda", RECORDER), ("python", "#!/bin/sh\n")):
+        program = folder / name
+        program.write_text(text)
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    asked = folder / "asked"
+    environment = {
+        **os.environ,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "ASKED": str(asked),
+        "OUT": str(folder / "out"),
+    }
+    subprocess.run(["sh", str(script)], check=True, env=environment, cwd=folder)
+    return [json.loads(line) for line in asked.read_text().splitlines()]
+
+
+def test_there_are_studies() -> None:
+    assert {path.stem for path in SCRIPTS} == {"ablations", "carry", "compared", "default", "pictures"}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_every_command_of_a_study_is_possible(script: Path, tmp_path: Path) -> None:
+    benches = 0
+    for name, *words in commands(script, tmp_path):
+        command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+        asked = command.make_context(name, words, resilient_parsing=name == "report").params
+        if name != "bench":
+            continue
+        benches += 1
+        rule = [f"{key}={json.dumps(value)}" for key, value in carry_changes(asked["carry"]).items()]
+        for method in asked["methods"].split(","):
+            assert method in METHODS
+            changes = [*rule, *(asked["set_"] or [])]
+            place = {"benchmark": "office31", "fingerprint": "", "protocol": "inductive", "headline": "top1"}
+            plan = resolve(
+                **place, domains=("a", "b"), classes=("x",), method=method, variant=asked["profile"], changes=changes
+            )  # type: ignore[arg-type]
+            assert plan.method == method
+    assert benches
