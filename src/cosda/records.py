@@ -10,6 +10,7 @@
       embedding/         a sample of features for the report's t-SNE
       confusion/         who is taken for whom, before the first stage and after the last
       tensorboard/       and wandb/, wandb.json: what optional writers made of the records
+      failed.json        why `cosda bench` could not finish it, until it is tried again
       done.json          written last
 
 config.json holds "kind": "adapt", or "source" for the training of a source model.
@@ -175,6 +176,7 @@ class Run:
     done: Json | None
     environment: Json = field(default_factory=dict)
     damage: str = ""  # why nothing of the folder could be read; its config is then empty
+    failure: str = ""  # why a benchmark could not finish it
 
     @property
     def label(self) -> str:
@@ -249,6 +251,7 @@ def read_run(path: Path) -> Run:
         timing=tuple(_read_lines(path / "timing.jsonl")),
         done=_read_json(path / "done.json") if (path / "done.json").exists() else None,
         environment=_read_json(path / "environment.json") if (path / "environment.json").exists() else {},
+        failure=str(_read_json(path / "failed.json").get("reason", "")) if (path / "failed.json").exists() else "",
     )
 
 

@@ -210,3 +210,11 @@ def test_settings_are_flat_and_without_paths() -> None:
     assert flat == {"data.root": "office31", "data.sizes": "[1, b]", "seed": "null", "method": "{}"}
     assert show("timm/resnet18") == "timm/resnet18"
     assert show("C:\\data\\x") == "x"
+
+
+def test_a_failed_run_says_why(tmp_path: Path, make_run: WriteRun) -> None:
+    make_run(tmp_path / "one", [[90, 50, 40]], label="cosda", finished=False)
+    reason = {"reason": "the term 'information' became nan. Lower the learning rate.\nmore"}
+    (tmp_path / "one" / "failed.json").write_text(json.dumps(reason))
+    (row,) = section_of(find_runs([tmp_path])).rows
+    assert row.problems[0].reason.startswith("failed: the term 'information' became nan. Lower the learning rate: ")

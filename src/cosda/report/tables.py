@@ -220,7 +220,8 @@ def _matrix(run: Run) -> tuple[list[list[float]] | None, str]:
     """The accuracies of a finished run, or the reason why there are none."""
     try:
         if run.done is None:
-            return None, f"not finished: {_progress(run)}"
+            why = f"failed: {run.failure.splitlines()[0].rstrip('.')}" if run.failure else "not finished"
+            return None, f"{why}: {_progress(run)}"
         matrix = run.matrix()
     except DAMAGED as error:
         return None, f"damaged records: {_describe(error)}"
