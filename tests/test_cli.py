@@ -252,7 +252,9 @@ def test_every_command_in_the_readme_runs(cosda, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "office31").mkdir()
     for ours, theirs in (("one", "amazon"), ("two", "dslr"), ("two", "webcam")):
         (tmp_path / "office31" / theirs).symlink_to(photos / ours)
-    few = ["--epochs", "1", "--set", "source.epochs=1"]
+    few = ["--epochs", "1"]
+    for change in ("source.epochs=1", "adapt.measure=target", "adapt.validate=100", "adapt.epoch_pictures=128"):
+        few += ["--set", change]
     quick = {
         "run": few,
         "bench": [*few, "--seeds", "1"],

@@ -21,7 +21,7 @@ from cosda.run.bench.cluster import Place, _versions
 from cosda.run.prepare import Machine
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'cosda[ray]'")
-AT_MOST = 60  # seconds
+AT_MOST = 240  # seconds; other tests may have the cores
 
 
 def test_a_cluster_on_this_machine_gives_the_same_bits(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
@@ -61,12 +61,13 @@ def killed_in_the_middle(vectors: str, out: Path) -> bool:
     with cluster() as nodes:
         words = command(vectors, out, *NODE_WORDS, "--address", nodes.address, changes=NODE_CHANGES)
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if not two_runs_are_under_way(out, process):
-            process.kill()
-            print("two runs were never under way together:", process.communicate()[1])
-            return False
-        nodes.remove_node(nodes.second, allow_graceful=False)
-        _, stderr = process.communicate(timeout=AT_MOST)
+        with ended(process):
+            if not two_runs_are_under_way(out, process):
+                process.kill()
+                print("two runs were never under way together:", process.communicate()[1])
+                return False
+            nodes.remove_node(nodes.second, allow_graceful=False)
+            _, stderr = process.communicate(timeout=AT_MOST)
     assert process.returncode == 0, stderr
     died = [event for event in events(stderr) if event["event"] == "died"]
     assert all("Ray says" in event["reason"] for event in died)
@@ -82,6 +83,18 @@ def test_a_node_that_is_killed_costs_nothing_but_time(vectors: str, tmp_path: Pa
         run_chain(vectors, domains=chain, changes=NODE_CHANGES, out=undisturbed, machine=Machine("cpu", threads=1))
     assert table(out) == table(undisturbed)
     assert results(out) == results(undisturbed)
+
+
+@contextmanager
+def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """After the block the process has ended, whatever came; another test must not find it at work."""
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def two_runs_are_under_way(out: Path, process: subprocess.Popen[Any]) -> bool:
@@ -124,9 +137,8 @@ def test_a_killed_command_goes_on_with_the_same_table(vectors: str, undisturbed:
     process = subprocess.Popen(
         command(vectors, out, *words, changes=LONGER), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    assert two_runs_are_under_way(out, process)
-    process.kill()
-    process.wait()
+    with ended(process):
+        assert two_runs_are_under_way(out, process)
     assert len(list(out.glob("*/done.json"))) < len(list(undisturbed.glob("*/done.json")))
     again = bench(vectors, out, *words, changes=LONGER)
     assert again.returncode == 0, again.stderr
