@@ -8,11 +8,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_context
 from multiprocessing.context import BaseContext
-from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-STATUS = Path("/proc/self/status")
 
 
 def alone(function: Callable[..., T], *arguments: Any) -> T:
@@ -29,17 +27,3 @@ def _starter() -> BaseContext:
     context = get_context("forkserver")
     context.set_forkserver_preload(["cosda.run.api", "torch._dynamo"])  # the latter is loaded by every optimiser
     return context
-
-
-def memory(kind: str) -> int:
-    """Bytes of this process, as Linux counts them.
-
-    ``VmHWM`` is the most that it ever held. The more usual ``ru_maxrss`` will not do: a process inherits it from the
-    one that started it. ``RssAnon`` is what it holds now of its own; mapped files, which the system may drop at any
-    time, are ``RssFile``.
-    """
-    for line in STATUS.read_text(encoding="ascii").splitlines():
-        name, _, value = line.partition(":")
-        if name == kind:
-            return int(value.split()[0]) * 1024
-    raise ValueError(f"{STATUS} has no {kind}")

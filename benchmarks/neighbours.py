@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.alone import STATUS, alone, memory
+from benchmarks.alone import alone
 from benchmarks.facts import Fact
 from benchmarks.straightforward import expanded_neighbours
 from benchmarks.timing import interleaved
 from cosda.parts.bank import BLOCK_BYTES, Bank
+from cosda.run.memory import linux_bytes
 
 WIDTH, BATCH, NEAR, EXTENDED = 256, 64, 5, 5
 PICTURES = 150_000
@@ -75,7 +78,7 @@ def _against_expanding(pictures: int, rounds: int) -> Fact:
 
 
 def _memory(pictures: int) -> list[Fact]:
-    if not STATUS.exists():
+    if sys.platform != "linux":
         return []
     block = BLOCK_BYTES / 2**20
     return [Fact("memory beside the bank", alone(added_memory, pictures) / 2**20, "MiB", most=block)]
@@ -86,6 +89,6 @@ def added_memory(pictures: int) -> int:
     features, index = _bank(pictures)
     bank = Bank(features, torch.zeros(pictures, 1))
     ours(Bank(features[:BATCH].clone(), torch.zeros(BATCH, 1)), torch.arange(BATCH))  # torch's own workspaces
-    before = memory("VmHWM")
+    before = linux_bytes("VmHWM")
     ours(bank, index)
-    return memory("VmHWM") - before
+    return linux_bytes("VmHWM") - before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from benchmarks.alone import STATUS, alone, memory
+from benchmarks.alone import alone
 from benchmarks.facts import Fact
 from benchmarks.step import CASES
 from benchmarks.timing import interleaved
@@ -20,7 +21,7 @@ from cosda.methods.cosda import CoSDA
 from cosda.parts.bank import nearest
 from cosda.preprocessing import Preprocessing
 from cosda.run.adapt import Training
-from cosda.run.memory import keep_freed_memory
+from cosda.run.memory import keep_freed_memory, linux_bytes
 from cosda.run.prepare import MARGIN
 from cosda.run.sections import AdaptSettings
 
@@ -89,7 +90,7 @@ def _search(sizes: tuple[int, ...], rounds: int) -> list[Fact]:
 
 def _memory(files: dict[int, Path], steps: int) -> list[Fact]:
     """The memory that is the process's own; mapped pictures are the system's, which drops them when it needs room."""
-    if not STATUS.exists():
+    if sys.platform != "linux":
         return []
     held = {count: alone(own_memory, path, steps) for count, path in files.items()}
     few, many = min(files), max(files)
@@ -105,4 +106,4 @@ def own_memory(path: Path, steps: int) -> int:
     epoch = training_on(path, steps)
     for _ in range(2):
         epoch()
-    return memory("RssAnon")
+    return linux_bytes("RssAnon")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from benchmarks.alone import STATUS, alone, memory
+from benchmarks.alone import alone
 from benchmarks.facts import Fact
 from benchmarks.straightforward import bare_step
 from benchmarks.timing import interleaved
@@ -21,7 +22,7 @@ from cosda.models.network import Network, place
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
 from cosda.randomness import stream
 from cosda.run.adapt import Training
-from cosda.run.memory import keep_freed_memory
+from cosda.run.memory import keep_freed_memory, linux_bytes
 from cosda.run.prepare import MARGIN
 from cosda.run.sections import AdaptSettings
 
@@ -71,7 +72,7 @@ def measure(quick: bool = False) -> list[Fact]:
         facts.append(
             Fact.of(f"step, {case.name}", timing.ratio("ours", "bare"), most=case.most, seconds=timing.medians)
         )
-    if STATUS.exists():  # elsewhere nothing tells how much a process has used at most
+    if sys.platform == "linux":  # elsewhere nothing tells how much a process has used at most
         facts += [_memory(case, 2 if quick else 4) for case in (CASES[1:2] if quick else CASES[:2])]
     return facts
 
@@ -105,11 +106,11 @@ def added_memory(name: str, case: Case, steps: int) -> int:
     """The most that a process holds in some steps, beyond what it holds once its libraries are loaded."""
     keep_freed_memory()
     _warm_up()
-    before = memory("VmHWM")
+    before = linux_bytes("VmHWM")
     step = STEPS[name](case)
     for _ in range(steps):
         step()
-    return memory("VmHWM") - before
+    return linux_bytes("VmHWM") - before
 
 
 def _warm_up() -> None:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from cosda.run.sections import AdaptSettings
-from cosda.run.validators import scores
+from cosda.run.validators import information
 
 # A model as a stage keeps it: {"network": tensors by name, "own": statistics, "merged": statistics}.
 State = Mapping[str, Any]
@@ -61,14 +61,21 @@ class Carry:
 
     def _try(self, adapted: State, predict: Callable[[State], Tensor]) -> list[dict[str, float]]:
         """What the target's pictures say to each share: how sure and diverse, and like which model."""
-        after, before = predict(adapted).argmax(dim=1), predict(self.incoming).argmax(dim=1)
-        tried = []
-        for share in SHARES:
-            p = predict(blend(adapted, self.incoming, share))
-            found, classes = scores(p, before), p.argmax(dim=1)
-            kept = {"information": found["information"], "incoming": found["agreement"]}
-            tried.append({"share": share, "adapted": float((classes == after).double().mean()), **kept})
-        return tried
+        said = [predict(blend(adapted, self.incoming, share)) for share in SHARES]  # the first: the adapted model alone
+        after, before = said[0].argmax(dim=1), predict(self.incoming).argmax(dim=1)
+        return [
+            {
+                "share": share,
+                "adapted": _agreement(p.argmax(dim=1), after),
+                "incoming": _agreement(p.argmax(dim=1), before),
+                "information": float(information(p)),
+            }
+            for share, p in zip(SHARES, said, strict=True)
+        ]
+
+
+def _agreement(classes: Tensor, others: Tensor) -> float:
+    return float((classes == others).double().mean())
 
 
 def choose_share(tried: Sequence[Mapping[str, float]], undo: float) -> float:

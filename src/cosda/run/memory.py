@@ -34,10 +34,23 @@ def peak_bytes(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     if sys.platform == "win32":  # has no such count
         return 0
-    if sys.platform == "linux":  # where the other count begins with that of the process which started this one
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return next(1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+    if sys.platform == "linux":
+        return linux_bytes("VmHWM")
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def linux_bytes(kind: str) -> int:
+    """Bytes of this process, as Linux counts them.
+
+    ``VmHWM`` is the most that it ever held. The more usual ``ru_maxrss`` will not do: a process inherits it from the
+    one that started it. ``RssAnon`` is what it holds now of its own; mapped files, which the system may drop at any
+    time, are ``RssFile``.
+    """
+    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name == kind:
+            return int(value.split()[0]) * 1024
+    raise ValueError(f"/proc/self/status has no {kind}")

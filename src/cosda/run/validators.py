@@ -63,15 +63,19 @@ def predict(network: Network, loader: Loader) -> Tensor:
 
 def scores(p: Tensor, before: Tensor) -> dict[str, float]:
     """All validators, from predictions (N, C) and the classes (N,) that the stage's first model gave."""
-    certainty = -entropy(p).mean()
     found = {
-        "information": entropy(p.mean(dim=0)) + certainty,
+        "information": information(p),
         "snd": neighbourhood_density(p),
         "nuclear_norm": nuclear_norm(p),
-        "entropy": certainty,
+        "entropy": -entropy(p).mean(),
         "agreement": (p.argmax(dim=1) == before).double().mean(),
     }
     return {name: float(value) for name, value in found.items()}
+
+
+def information(p: Tensor) -> Tensor:
+    """Entropy of the mean prediction minus mean entropy of the predictions."""
+    return entropy(p.mean(dim=0)) - entropy(p).mean()
 
 
 def entropy(p: Tensor) -> Tensor:
