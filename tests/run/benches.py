@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,16 @@ def events(stderr: str) -> list[dict[str, Any]]:
 def table(out: Path) -> str:
     """The report of all runs below a folder."""
     return render_report(find_runs([out]), "csv")
+
+
+def files_now(out: Path) -> list[Path]:
+    """Files below a folder in which others are at work; unlike `rglob`, this survives a folder that vanishes."""
+    return [Path(folder) / name for folder, _, names in os.walk(out) for name in names]
+
+
+def lines_recorded(out: Path) -> int:
+    """What the runs below a folder have recorded together so far."""
+    return sum(path.read_bytes().count(b"\n") for path in files_now(out) if path.name == "records.jsonl")
 
 
 def results(out: Path) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benches import LONG_BENCH, LONGER, QUICK, bench, command, results, table
+from benches import LONG_BENCH, LONGER, QUICK, bench, command, lines_recorded, results, table
 
 from cosda.errors import CosdaError
 from cosda.methods import METHODS
@@ -289,7 +289,7 @@ def running_in(session: int) -> list[int]:
 def wait_for_records(out: Path, lines: int) -> None:
     """Until the runs have recorded so much together."""
     for _ in range(6000):
-        if sum(path.read_bytes().count(b"\n") for path in out.rglob("records.jsonl")) >= lines:
+        if lines_recorded(out) >= lines:
             return
         time.sleep(0.005)
     raise AssertionError(f"{out} never had {lines} records")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benches import files_now, lines_recorded, results
 
 PROGRAM = """
 import sys
@@ -30,15 +31,6 @@ def command(out: Path) -> list[str]:
     return [sys.executable, "-c", PROGRAM.format(tests=str(Path(__file__).parents[1])), str(out)]
 
 
-def files_of(out: Path) -> dict[str, bytes]:
-    """All results: weights, records, settings, embeddings; not the time that things took."""
-    return {
-        str(path.relative_to(out)): path.read_bytes()
-        for path in sorted(out.rglob("*"))
-        if path.is_file() and path.name != "timing.jsonl" and path.suffix != ".lock"
-    }
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     out = tmp_path_factory.mktemp("undisturbed")
@@ -53,10 +45,9 @@ def wait_for(out: Path, what: str, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is not None:
             return
         if what.isdigit():
-            lines = sum(len(p.read_bytes().splitlines()) for p in out.rglob("records.jsonl"))
-            if lines >= int(what):
+            if lines_recorded(out) >= int(what):
                 return
-        elif any(what in str(p) for p in out.rglob("*")):
+        elif any(what in str(path) for path in files_now(out)):
             return
         time.sleep(0.005)
 
@@ -76,7 +67,7 @@ def test_killed_and_started_again_gives_the_same_bits(
         process.wait()
     assert kills >= 2, "the run must have been killed for this test to mean anything"
     subprocess.run(command(tmp_path), check=True, capture_output=True)
-    wanted, got = files_of(undisturbed[0]), files_of(tmp_path)
+    wanted, got = results(undisturbed[0]), results(tmp_path)
     assert got.keys() == wanted.keys()
     different = [name for name in wanted if wanted[name] != got[name]]
     assert different == []
