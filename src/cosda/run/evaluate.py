@@ -66,21 +66,22 @@ def embed(
 
     ``names`` are those of the domains by number, for networks that need them.
     """
-    features: list[NDArray[Any]] = []
+    features: list[Tensor] = []
     origin: list[int] = []
     label: list[int] = []
     for number, loader, labels in domains:
         chosen = np.sort(np.random.default_rng(seed).permutation(len(loader))[:EMBEDDED])
         part = replace(loader, positions=loader.positions[chosen])
         seen = network.for_domain(names[number]) if names else network
-        features += [output.features.cpu().numpy() for _, output in outputs(seen, part)]
+        features += [output.features.cpu() for _, output in outputs(seen, part)]
         origin += [number] * len(part)
         label += [-1] * len(part) if labels is None else labels[part.positions].tolist()
-    stacked = np.concatenate(features).astype(np.float64)
-    stacked -= stacked.mean(axis=0)
-    _, _, directions = np.linalg.svd(stacked, full_matrices=False)
+    stacked = torch.cat(features).double()
+    stacked -= stacked.mean(dim=0)
+    # By torch, which keeps to the run's number of threads; numpy would take all cores, also those of other runs.
+    _, _, directions = torch.linalg.svd(stacked, full_matrices=False)
     return {
-        "features": (stacked @ directions[:COMPONENTS].T).astype(np.float16),
+        "features": (stacked @ directions[:COMPONENTS].T).half().numpy(),
         "domain": np.asarray(origin, dtype=np.int16),
         "label": np.asarray(label, dtype=np.int32),
     }
