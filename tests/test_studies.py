@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from cosda.cli.app import app, carry_changes
+from cosda.cli.app import app
 from cosda.methods import METHODS
-from cosda.run.config import resolve
+from cosda.run.config import carry_changes, resolve
 
 STUDIES = Path(__file__).parents[1] / "studies"
 SCRIPTS = sorted(path for path in STUDIES.glob("*.sh") if path.name != "common.sh")
@@ -52,7 +52,7 @@ def test_every_command_of_a_study_is_possible(script: Path, tmp_path: Path) -> N
         if name != "bench":
             continue
         benches += 1
-        rule = [f"{key}={json.dumps(value)}" for key, value in carry_changes(asked["carry"]).items()]
+        rule = carry_changes(asked["carry"])
         for method in asked["methods"].split(","):
             assert method in METHODS
             changes = [*rule, *(asked["set_"] or [])]

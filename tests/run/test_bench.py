@@ -68,6 +68,35 @@ def test_ablations_come_beside_the_plain_methods(vectors: str) -> None:
     assert [(job.method, job.ablation) for job in few] == [("nrc", None), ("cosda", None), ("cosda", "no-mi")]
 
 
+def test_carry_rules_are_rows_beside_each_other(vectors: str, tmp_path: Path) -> None:
+    jobs = expand(vectors, "source,aad", "one>two", carry="last, interpolate=0.3, last", changes=QUICK)
+    assert [(job.method, job.carry) for job in jobs] == [("source", None), ("aad", "last"), ("aad", "interpolate=0.3")]
+    labels = [task.plan.label for task in make_tasks(jobs, tmp_path, None)]
+    assert labels == ["source", "aad", "aad (carry interpolate 0.3)"]
+    assert "carry interpolate=0.3" in str(jobs[-1])
+    assert len({str(job) for job in jobs}) == 3
+
+
+def test_a_setting_asked_for_by_name_wins_over_the_carry_rule(vectors: str, tmp_path: Path) -> None:
+    changes = (*QUICK, "adapt.carry_share=0.7")
+    (task,) = make_tasks(expand(vectors, "aad", "one>two", carry="interpolate=0.3", changes=changes), tmp_path, None)
+    assert task.plan.label == "aad (carry interpolate 0.7)"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("auto=0.5", "'auto' takes no share"),
+        ("interpolate=much", "'much' is no number"),
+        ("interpolate=2", "carry_share"),
+        ("lastly", "it must be one of last, interpolate, along, auto"),
+    ],
+)
+def test_wrong_carry_rules(vectors: str, tmp_path: Path, rule: str, said: str) -> None:
+    with pytest.raises(CosdaError, match=said):
+        make_tasks(expand(vectors, "aad", "one>two", carry=f"last,{rule}"), tmp_path, None)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

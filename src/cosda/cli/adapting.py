@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, carry_changes, open_machine, print_json, setting_changes, watcher
+from cosda.cli.app import app, open_machine, print_json, setting_changes, watcher
 from cosda.cli.options import (
     Ablate,
     AsJson,
@@ -119,10 +119,10 @@ def run(
     """
     from cosda import terminal
     from cosda.run import api
+    from cosda.run.config import carry_changes
 
-    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "adapt.edgemix": edgemix, **carry_changes(carry)}
-    named["network.precision"] = precision
-    changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
+    named = {"epochs": epochs, "batch_size": batch_size, "adapt.edgemix": edgemix, "network.precision": precision}
+    changes = carry_changes(carry) + setting_changes(set_, named, encoder, weights, size, freeze_encoder)
     finished = api.run_chain(
         data,
         method,
@@ -173,15 +173,16 @@ def adapt(
 ) -> None:
     """Adapt a model to new, unlabelled pictures.
 
-    The old model stays as it is. Labels are not read, even where there are any.
+    The old model stays as it is. Labels are not read, even where there are any. Recommended, where earlier domains
+    matter too: --method aad --carry interpolate=0.5 (docs/carry.md).
 
     Example:  cosda adapt print-model photos/new-site --to adapted-model
     """
     from cosda.run import api
+    from cosda.run.config import carry_changes
 
-    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "adapt.edgemix": edgemix, **carry_changes(carry)}
-    named["network.precision"] = precision
-    changes = setting_changes(set_, named, None, None, None, freeze_encoder)
+    named = {"epochs": epochs, "batch_size": batch_size, "adapt.edgemix": edgemix, "network.precision": precision}
+    changes = carry_changes(carry) + setting_changes(set_, named, None, None, None, freeze_encoder)
     result = api.adapt(
         model,
         pictures,

@@ -134,21 +134,6 @@ def setting_changes(
     return given + (sets or [])
 
 
-def carry_changes(rule: str | None) -> dict[str, Any]:
-    """The settings that --carry stands for: a rule, or a rule with the share of the incoming model."""
-    if rule is None:
-        return {}
-    name, equals, share = rule.partition("=")
-    if equals and name.strip() in ("last", "auto"):
-        raise CosdaError(f"--carry {rule}: '{name.strip()}' takes no share. Write --carry interpolate={share}.")
-    try:
-        return {"adapt.carry": name.strip(), **({"adapt.carry_share": float(share)} if equals else {})}
-    except ValueError:
-        raise CosdaError(
-            f"--carry {rule}: '{share}' is no number. Write for example --carry interpolate=0.5."
-        ) from None
-
-
 def print_json(value: Any) -> None:
     """A result for programs, on standard output."""
     print(json.dumps(value, indent=1, ensure_ascii=False))

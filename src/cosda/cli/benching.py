@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, carry_changes, open_machine, setting_changes, watcher
+from cosda.cli.app import app, open_machine, setting_changes, watcher
 from cosda.cli.options import (
     Batch,
     Cache,
-    Carry,
     Compile,
     Data,
     Device,
@@ -47,6 +46,13 @@ Gpus = Annotated[
         "--gpus-per-run", min=0, help="GPUs of each run, 0.5 lets two share one; default: 1 if there are any."
     ),
 ]
+Carries = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULES",
+        help="What a stage hands on: last, interpolate=0.5, along=0.5 or auto; several with commas give a row each.",
+    ),
+]
 
 
 @app.command()
@@ -63,7 +69,7 @@ def bench(
     ] = None,
     ablate: Annotated[str, typer.Option(help="Ablations beside the plain methods: all, or names with commas.")] = "",
     select: Select = "last",
-    carry: Carry = None,
+    carry: Carries = None,
     encoder: Encoder = None,
     weights: Weights = None,
     size: Size = None,
@@ -98,10 +104,9 @@ def bench(
     from cosda.live import open_onlooker
     from cosda.run.bench import Resources, expand, run_jobs
 
-    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, **carry_changes(carry)}
-    named["network.precision"] = precision
+    named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "network.precision": precision}
     changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
-    jobs = expand(data, methods, pairs, chains, seeds, profile, changes, ablate, select)
+    jobs = expand(data, methods, pairs, chains, seeds, profile, changes, ablate, select, carry)
     resources = Resources(engine, workers, cores_per_run, gpus_per_run, address)
     machine = open_machine(device, None, cache, no_pack, strict, log, compile)
     if dry_run:
@@ -129,8 +134,8 @@ def demo(
 ) -> None:
     """See it work on the embedded benchmark, in minutes.
 
-    Trains source models, runs the yardstick, SHOT, NRC, AaD, CoSDA and its compositions along a chain of four domains,
-    prints the table and writes the report.
+    Trains source models, runs the yardstick, SHOT, NRC, AaD, CoSDA and its compositions, and AaD with the slow carry
+    along a chain of four domains, prints the table and writes the report.
 
     Example:  cosda demo --seeds 1
     """

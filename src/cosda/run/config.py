@@ -270,3 +270,18 @@ def ablations(method: str, name: str | None = None) -> dict[str, Any]:
             f"{method} has no ablation '{name}'.{nearest(name, known)} Known: {', '.join(known) or 'none'}."
         )
     return dict(known[name])
+
+
+def carry_changes(rule: str | None) -> list[str]:
+    """The settings that --carry stands for: a rule, or a rule with the share of the incoming model."""
+    if rule is None:
+        return []
+    name, equals, share = (part.strip() for part in rule.partition("="))
+    if equals and name in ("last", "auto"):
+        raise CosdaError(f"--carry {rule}: '{name}' takes no share. Write --carry interpolate={share}.")
+    try:
+        return [f"adapt.carry={name}", *([f"adapt.carry_share={float(share)}"] if equals else [])]
+    except ValueError:
+        raise CosdaError(
+            f"--carry {rule}: '{share}' is no number. Write for example --carry interpolate=0.5."
+        ) from None

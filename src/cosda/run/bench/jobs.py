@@ -11,7 +11,7 @@ from cosda.data.benchmarks import load
 from cosda.data.domain import Benchmark
 from cosda.errors import CosdaError, nearest
 from cosda.methods import METHODS, method_class
-from cosda.run.config import ablations
+from cosda.run.config import ablations, carry_changes
 
 Chain = tuple[str, ...]
 
@@ -28,10 +28,17 @@ class Job:
     variant: str | None = None
     changes: tuple[str, ...] = ()
     select: str = "last"
+    carry: str | None = None
 
     def __str__(self) -> str:
-        words = [self.method, self.variant, self.ablation, " → ".join(self.domains), f"seed {self.seed}"]
+        rule = f"carry {self.carry}" if self.carry else None
+        words = [self.method, self.variant, self.ablation, rule, " → ".join(self.domains), f"seed {self.seed}"]
         return ", ".join(word for word in words if word)
+
+    @property
+    def settings(self) -> list[str]:
+        """All changes of settings; those that were asked for by name come last and win."""
+        return [*carry_changes(self.carry), *self.changes]
 
 
 def expand(
@@ -44,12 +51,14 @@ def expand(
     changes: Iterable[str] = (),
     ablate: str = "",
     select: str = "last",
+    carry: str | None = None,
 ) -> list[Job]:
     """All combinations, in the order of the methods.
 
     ``methods``: names with commas, or all. ``pairs``: all, or ``a>b,a>c``, or ``A2B,A2C`` by the first letters of the
     domains. ``chains``: default (all domains in their order), all (all domains in every order), or ``a>b>c,c>b>a``.
     Without pairs and chains: the default chain. ``ablate``: all or names; those rows come beside the plain ones.
+    ``carry``: one or several carry rules, each a row too; a method that leaves the model as it is comes once.
     A variant that a method does not have is left out for that method.
     """
     benchmark = open_benchmark(data)
@@ -58,7 +67,12 @@ def expand(
         raise CosdaError("--methods names no method: give names with commas, or all.")
     _check_variant(names, variant)
     wanted = _pairs(benchmark, pairs) + _chains(benchmark, chains or ("" if pairs else "default"))
-    rows = [(name, ablation) for name in names for ablation in (None, *_ablations(name, names, ablate))]
+    rows = [
+        (name, ablation, rule)
+        for name in names
+        for ablation in (None, *_ablations(name, names, ablate))
+        for rule in _rules(name, carry)
+    ]
     return [
         Job(
             data,
@@ -69,8 +83,9 @@ def expand(
             variant if variant in method_class(name).variants else None,
             tuple(changes),
             select,
+            rule,
         )
-        for name, ablation in rows
+        for name, ablation, rule in rows
         for chain in dict.fromkeys(wanted)
         for seed in range(seeds)
     ]
@@ -106,6 +121,12 @@ def _ablations(method: str, methods: list[str], text: str) -> list[str]:
                 f"Known: {', '.join(known) or 'none'}."
             )
     return [word for word in _words(text) if word in ablations(method)]
+
+
+def _rules(method: str, text: str | None) -> list[str | None]:
+    if method_class(method).fixed_epochs == 0:
+        return [None]
+    return list(dict.fromkeys(_words(text or ""))) or [None]
 
 
 def _pairs(benchmark: Benchmark, text: str) -> list[Chain]:

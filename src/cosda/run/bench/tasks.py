@@ -101,7 +101,7 @@ def _plan(job: Job, frame: Plan) -> Plan:
         variant=job.variant,
         ablation=job.ablation,
         seed=job.seed,
-        changes=job.changes,
+        changes=job.settings,
         select=job.select,
     )
 

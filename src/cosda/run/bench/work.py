@@ -47,7 +47,7 @@ def do_work(work: Work) -> Answer:
             open_benchmark(job.data),
             job.method,
             domains=job.domains,
-            changes=job.changes,
+            changes=job.settings,
             variant=job.variant,
             ablation=job.ablation,
             select=job.select,
