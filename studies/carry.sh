@@ -1,12 +1,8 @@
 #!/bin/sh
 # The carry rule: every method with every rule.
 . "$(dirname "$0")/common.sh"
-for rule in last interpolate=0.5 auto; do
-  features --methods shot,nrc,aad,dac,gsfda,cotta,cosda,cosda+nrc,cosda+aad --carry $rule
-  digits --methods shot,nrc,aad,cosda,cosda+nrc,cosda+aad --carry $rule
-done
-for rule in interpolate=0.25 interpolate=0.75 along=0.5; do
-  features --methods shot,nrc,aad,cosda+aad --carry $rule
-  digits --methods shot,nrc,aad --carry $rule
-done
+features --methods shot,nrc,aad,dac,gsfda,cotta,cosda,cosda+nrc,cosda+aad --carry last,interpolate=0.5,auto
+digits --methods shot,nrc,aad,cosda,cosda+nrc,cosda+aad --carry last,interpolate=0.5,auto
+features --methods shot,nrc,aad,cosda+aad --carry interpolate=0.25,interpolate=0.75,along=0.5
+digits --methods shot,nrc,aad --carry interpolate=0.25,interpolate=0.75,along=0.5
 report

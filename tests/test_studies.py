@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -52,10 +53,10 @@ def test_every_command_of_a_study_is_possible(script: Path, tmp_path: Path) -> N
         if name != "bench":
             continue
         benches += 1
-        rule = carry_changes(asked["carry"])
-        for method in asked["methods"].split(","):
+        rules = asked["carry"].split(",") if asked["carry"] else [None]
+        for method, rule in product(asked["methods"].split(","), rules):
             assert method in METHODS
-            changes = [*rule, *(asked["set_"] or [])]
+            changes = [*carry_changes(rule), *(asked["set_"] or [])]
             place = {"benchmark": "office31", "fingerprint": "", "protocol": "inductive", "headline": "top1"}
             plan = resolve(
                 **place, domains=("a", "b"), classes=("x",), method=method, variant=asked["profile"], changes=changes
