@@ -25,5 +25,6 @@ digits() {
 report() {
   for part in features digits; do
     cosda report "$OUT/$part" -o "$OUT/$part.md"
+    cosda report "$OUT/$part" -o "$OUT/$part.csv"
   done
 }

@@ -1,11 +1,15 @@
 #!/bin/sh
 # How much of the forgetting is in the method, how much in BatchNorm statistics and in the encoder's learning rate?
+# Each method as it is, then with the kind of statistics that is not its own choice.
 . "$(dirname "$0")/common.sh"
-for statistics in own merged; do
-  features --methods bn,shot,nrc,aad,dac,gsfda,cotta,cosda,cosda+nrc,cosda+aad --set adapt.statistics=$statistics
-  digits --methods bn,shot,cosda --set adapt.statistics=$statistics
-  for rate in 1 0.1; do
-    digits --methods nrc,aad --set adapt.statistics=$statistics --set method.encoder_rate=$rate
-  done
+features --methods bn,shot,nrc,aad,dac,gsfda,cotta,cosda,cosda+nrc,cosda+aad
+features --methods bn,shot,nrc,aad,dac,gsfda --set adapt.statistics=merged
+features --methods cotta,cosda,cosda+nrc,cosda+aad --set adapt.statistics=own
+digits --methods bn,shot,cosda
+digits --methods bn,shot --set adapt.statistics=merged
+digits --methods cosda --set adapt.statistics=own
+for rate in 1 0.1; do
+  digits --methods nrc,aad --set method.encoder_rate=$rate
+  digits --methods nrc,aad --set method.encoder_rate=$rate --set adapt.statistics=merged
 done
 report

@@ -9,6 +9,12 @@ for part in features digits; do
   $part --methods cosda --set method.information_on=clean
   $part --methods cosda --set "method.statistics_momentum=[0.95,0.99]"
   $part --methods cosda --set method.teacher_statistics=global
+  # What was no worse anywhere by itself, together.
+  for gate in "[0,0]" "[0.5,0.7]"; do
+    for where in mixed clean; do
+      $part --methods cosda --set "method.statistics_momentum=[0.95,0.99]" --set method.information_on=$where --set "method.gate=$gate"
+    done
+  done
 done
 features --methods cosda --epochs 10
 features --methods cosda --epochs 40

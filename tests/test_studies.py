@@ -6,7 +6,8 @@ import json
 import os
 import stat
 import subprocess
-from itertools import product
+import sys
+from itertools import permutations, product
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ import typer.main
 
 from cosda.cli.app import app
 from cosda.methods import METHODS
+from cosda.records import find_runs
+from cosda.report import write_report
+from cosda.run.api import run_chain
 from cosda.run.config import carry_changes, resolve
+from tiny import tiny_benchmark
 
 STUDIES = Path(__file__).parents[1] / "studies"
 SCRIPTS = sorted(path for path in STUDIES.glob("*.sh") if path.name != "common.sh")
@@ -63,3 +68,27 @@ def test_every_command_of_a_study_is_possible(script: Path, tmp_path: Path) -> N
             )  # type: ignore[arg-type]
             assert plan.method == method
     assert benches
+
+
+def test_the_tables_come_from_the_report(tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
+    for method, rules in (("source", ["last"]), ("aad", ["last", "interpolate=0.5"]), ("cosda", ["last"])):
+        for rule in rules:
+            for chain in permutations(("one", "two", "three")):
+                wanted = (*changes, *carry_changes(rule))
+                run_chain(tiny_benchmark(features=True), method, domains=chain, changes=wanted, out=out)
+    run_chain(tiny_benchmark(features=True), "cosda", changes=(*changes, "method.restart=true"), out=out)
+    write_report(find_runs([out]), tmp_path / "report.csv", "csv")
+    program = [sys.executable, str(STUDIES / "tables.py"), str(tmp_path / "report.csv")]
+    said = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    carry, which, ablations, compared = said.split("### ")[1:]
+    runs = [run for run in find_runs([out]) if run.label == "aad (carry interpolate 0.5)"]
+    average = 100 * sum(run.summary()["average"] for run in runs) / len(runs)
+    [row] = [line.split(" | ") for line in carry.splitlines() if line.startswith("| aad |")]
+    assert f"{average:.1f}" in row[3]
+    assert row[2].strip() == ""  # a share that was not run
+    assert {line.split(" | ")[0] for line in which.splitlines()[4:6]} == {"| `cosda`", "| `source`"}
+    assert "restart" not in which  # only one of its six chains was run
+    assert "aad" not in ablations
+    assert "| `aad` |" in compared
