@@ -55,3 +55,12 @@ def test_a_report_shows_the_table_and_names_the_chains(grid: Grid, tmp_path: Pat
     assert shown.rows == grid.rows
     assert "2 chains" in shown.notes[0]
     assert "print → hand → outline" in shown.notes[0]
+
+
+def test_a_row_has_one_name_on_all_chains(make_run: WriteRun, tmp_path: Path) -> None:
+    for number, order in enumerate(ORDERS):
+        make_run(tmp_path / f"nrc-{number}", MATRIX, label="nrc", domains=order, settings={"adapt": {"lr": 0.1}})
+    # On this chain alone one setting is as frequent as the other.
+    make_run(tmp_path / "other", BETTER, label="nrc", domains=ORDERS[0], settings={"adapt": {"lr": 0.2}})
+    (grid,) = chain_grids(build(find_runs([tmp_path])).sections)
+    assert [(line.name, line.seeds) for line in grid.rows] == [("nrc", "1"), ("nrc [adapt.lr=0.2]", "0 of 1")]

@@ -25,6 +25,9 @@ YARDSTICKS = ("source", "bn")  # methods that stand at the top of every table, i
 # What reading a damaged config or record may raise.
 DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 
+# The settings of all rows of a label, wherever they stand.
+Twins = dict[str, list[dict[str, Any]]]
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -116,8 +119,13 @@ def build(runs: Sequence[Run], select: str | None = None) -> Tables:
             left_out.append(Problem(run, f"damaged config.json: {_describe(error)}"))
         else:
             places.setdefault(place, []).append(run)
-    sections = tuple(_section(place, places[place], refused) for place in sorted(places))
-    return Tables(sections, tuple(left_out))
+    groups = {place: _groups(places[place]) for place in sorted(places)}
+    twins: dict[tuple[Any, ...], Twins] = {}
+    for place, found in groups.items():
+        for group in found:
+            twins.setdefault(_family(place), {}).setdefault(group[0].label, []).append(_identity(group[0]))
+    sections = [_section(place, groups[place], twins[_family(place)], refused) for place in groups]
+    return Tables(tuple(sections), tuple(left_out))
 
 
 def _under(rule: str, run: Run) -> tuple[Run, str]:
@@ -139,14 +147,25 @@ def _place(run: Run) -> tuple[Any, ...]:
     return (str(config["benchmark"]), tuple(map(str, run.domains)), *words)
 
 
-def _section(place: tuple[Any, ...], runs: list[Run], refused: Mapping[Path, str]) -> Section:
-    benchmark, domains, protocol, headline, select, fingerprint = place
+def _family(place: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sections whose rows are joined by name: all pairs of a benchmark, or all its chains of one length."""
+    benchmark, domains, protocol, headline, select, _ = place
+    return benchmark, len(domains), protocol, headline, select
+
+
+def _groups(runs: list[Run]) -> list[list[Run]]:
+    """The runs of each row, in the order of the rows."""
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault((rank(run), run.label, json.dumps(_identity(run), sort_keys=True)), []).append(run)
-    ordered = [groups[key] for key in sorted(groups)]
+    return [groups[key] for key in sorted(groups)]
+
+
+def _section(place: tuple[Any, ...], groups: list[list[Run]], twins: Twins, refused: Mapping[Path, str]) -> Section:
+    benchmark, domains, protocol, headline, select, fingerprint = place
     columns = columns_of(domains)
-    rows = tuple(_row(name, group, columns, refused) for name, group in zip(_names(ordered), ordered, strict=True))
+    names = _names(groups, twins)
+    rows = tuple(_row(name, group, columns, refused) for name, group in zip(names, groups, strict=True))
     return Section(benchmark, domains, protocol, headline, select, fingerprint, columns, rows)
 
 
@@ -161,14 +180,13 @@ def _identity(run: Run) -> dict[str, Any]:
     return {key: show(value) for key, value in flatten(run.config["settings"]).items()}
 
 
-def _names(groups: list[list[Run]]) -> list[str]:
+def _names(groups: list[list[Run]], twins: Twins) -> list[str]:
     """The labels, where one label has several rows with the settings in which a row differs from most of them."""
     names: list[str] = []
     for group in groups:
         label, identity = group[0].label, _identity(group[0])
-        twins = [_identity(other[0]) for other in groups if other[0].label == label]
-        keys = sorted({key for twin in twins for key in twin})
-        differing = [key for key in keys if identity.get(key) != _usual([twin.get(key) for twin in twins])]
+        keys = sorted({key for twin in twins[label] for key in twin})
+        differing = [key for key in keys if identity.get(key) != _usual([twin.get(key) for twin in twins[label]])]
         words = [f"{key}={identity.get(key, 'unset')}" for key in differing[:3]] + ["…"] * (len(differing) > 3)
         name = f"{label} [{', '.join(words)}]" if words else label
         same = sum(other == name or other.startswith(f"{name} #") for other in names)
