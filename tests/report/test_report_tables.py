@@ -121,6 +121,13 @@ def test_a_row_names_only_the_settings_in_which_it_differs_from_most(tmp_path: P
     assert names == ["cosda", "cosda [adapt.restart=true]", "cosda [adapt.lr=0.2]"]
 
 
+def test_between_two_rows_of_a_label_the_other_labels_say_what_is_usual(tmp_path: Path, make_run: WriteRun) -> None:
+    for label, rate in (("aad", 0.1), ("aad", 0.2), ("nrc", 0.1)):
+        make_run(tmp_path / f"{label}-{rate}", COSDA[0], label=label, settings={"adapt": {"lr": rate}})
+    names = [row.name for row in section_of(find_runs([tmp_path])).rows]
+    assert names == ["aad", "aad [adapt.lr=0.2]", "nrc"]
+
+
 def test_a_seed_counts_once(tmp_path: Path, make_run: WriteRun) -> None:
     for name in ("first", "second"):
         make_run(tmp_path / name, SOURCE[0], label="source")

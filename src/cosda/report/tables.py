@@ -186,7 +186,7 @@ def _names(groups: list[list[Run]], twins: Twins) -> list[str]:
     for group in groups:
         label, identity = group[0].label, _identity(group[0])
         keys = sorted({key for twin in twins[label] for key in twin})
-        differing = [key for key in keys if identity.get(key) != _usual([twin.get(key) for twin in twins[label]])]
+        differing = [key for key in keys if identity.get(key) != _usual(key, label, twins)]
         words = [f"{key}={identity.get(key, 'unset')}" for key in differing[:3]] + ["…"] * (len(differing) > 3)
         name = f"{label} [{', '.join(words)}]" if words else label
         same = sum(other == name or other.startswith(f"{name} #") for other in names)
@@ -194,10 +194,18 @@ def _names(groups: list[list[Run]], twins: Twins) -> list[str]:
     return names
 
 
-def _usual(values: list[str | None]) -> object:
-    """The value that most rows have; where two share that place there is none, and every row says its own."""
-    (first, times), *others = Counter(values).most_common(2)
-    return _NOTHING if others and others[0][1] == times else first
+def _usual(key: str, label: str, twins: Twins) -> object:
+    """The value that most rows of a label have, or else that most rows of all labels have.
+
+    Where two values share that place too there is none, and every row says its own.
+    """
+    own = [twin.get(key) for twin in twins[label]]
+    everywhere = [twin.get(key) for rows in twins.values() for twin in rows if twin.get(key) in own]
+    for values in (own, everywhere):
+        (first, times), *others = Counter(values).most_common(2)
+        if not others or others[0][1] < times:
+            return first
+    return _NOTHING
 
 
 _NOTHING = object()
