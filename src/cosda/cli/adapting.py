@@ -121,7 +121,8 @@ def run(
     from cosda.run import api
     from cosda.run.config import carry_changes
 
-    named = {"epochs": epochs, "batch_size": batch_size, "adapt.edgemix": edgemix, "network.precision": precision}
+    named: dict[str, object] = {"adapt.epochs": epochs, "adapt.batch_size": batch_size}
+    named |= {"adapt.edgemix": edgemix, "network.precision": precision}
     changes = carry_changes(carry) + setting_changes(set_, named, encoder, weights, size, freeze_encoder)
     finished = api.run_chain(
         data,
@@ -181,7 +182,8 @@ def adapt(
     from cosda.run import api
     from cosda.run.config import carry_changes
 
-    named = {"epochs": epochs, "batch_size": batch_size, "adapt.edgemix": edgemix, "network.precision": precision}
+    named: dict[str, object] = {"adapt.epochs": epochs, "adapt.batch_size": batch_size}
+    named |= {"adapt.edgemix": edgemix, "network.precision": precision}
     changes = carry_changes(carry) + setting_changes(set_, named, None, None, None, freeze_encoder)
     result = api.adapt(
         model,

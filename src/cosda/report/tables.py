@@ -25,8 +25,8 @@ YARDSTICKS = ("source", "bn")  # methods that stand at the top of every table, i
 # What reading a damaged config or record may raise.
 DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 
-# The settings of all rows of a label, wherever they stand.
-Twins = dict[str, list[dict[str, Any]]]
+# Label -> setting -> the value that rows of the label do not mention.
+Usual = dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ def build(runs: Sequence[Run], select: str | None = None) -> Tables:
         else:
             places.setdefault(place, []).append(run)
     groups = {place: _groups(places[place]) for place in sorted(places)}
-    twins: dict[tuple[Any, ...], Twins] = {}
+    families: dict[tuple[Any, ...], list[list[Run]]] = {}
     for place, found in groups.items():
-        for group in found:
-            twins.setdefault(_family(place), {}).setdefault(group[0].label, []).append(_identity(group[0]))
-    sections = [_section(place, groups[place], twins[_family(place)], refused) for place in groups]
+        families.setdefault(_family(place), []).extend(found)
+    usual = {family: _usual_settings(found) for family, found in families.items()}
+    sections = [_section(place, found, usual[_family(place)], refused) for place, found in groups.items()]
     return Tables(tuple(sections), tuple(left_out))
 
 
@@ -161,10 +161,10 @@ def _groups(runs: list[Run]) -> list[list[Run]]:
     return [groups[key] for key in sorted(groups)]
 
 
-def _section(place: tuple[Any, ...], groups: list[list[Run]], twins: Twins, refused: Mapping[Path, str]) -> Section:
+def _section(place: tuple[Any, ...], groups: list[list[Run]], usual: Usual, refused: Mapping[Path, str]) -> Section:
     benchmark, domains, protocol, headline, select, fingerprint = place
     columns = columns_of(domains)
-    names = _names(groups, twins)
+    names = _names(groups, usual)
     rows = tuple(_row(name, group, columns, refused) for name, group in zip(names, groups, strict=True))
     return Section(benchmark, domains, protocol, headline, select, fingerprint, columns, rows)
 
@@ -180,13 +180,12 @@ def _identity(run: Run) -> dict[str, Any]:
     return {key: show(value) for key, value in flatten(run.config["settings"]).items()}
 
 
-def _names(groups: list[list[Run]], twins: Twins) -> list[str]:
+def _names(groups: list[list[Run]], usual: Usual) -> list[str]:
     """The labels, where one label has several rows with the settings in which a row differs from most of them."""
     names: list[str] = []
     for group in groups:
         label, identity = group[0].label, _identity(group[0])
-        keys = sorted({key for twin in twins[label] for key in twin})
-        differing = [key for key in keys if identity.get(key) != _usual(key, label, twins)]
+        differing = [key for key, value in sorted(usual[label].items()) if identity.get(key) != value]
         words = [f"{key}={identity.get(key, 'unset')}" for key in differing[:3]] + ["…"] * (len(differing) > 3)
         name = f"{label} [{', '.join(words)}]" if words else label
         same = sum(other == name or other.startswith(f"{name} #") for other in names)
@@ -194,18 +193,26 @@ def _names(groups: list[list[Run]], twins: Twins) -> list[str]:
     return names
 
 
-def _usual(key: str, label: str, twins: Twins) -> object:
-    """The value that most rows of a label have, or else that most rows of all labels have.
+def _usual_settings(groups: list[list[Run]]) -> Usual:
+    """For each label the values that most of its rows have; between equals, those that most rows of all labels have.
 
-    Where two values share that place too there is none, and every row says its own.
+    Where two are equal there too there is none, and every row says its own.
     """
-    own = [twin.get(key) for twin in twins[label]]
-    everywhere = [twin.get(key) for rows in twins.values() for twin in rows if twin.get(key) in own]
-    for values in (own, everywhere):
-        (first, times), *others = Counter(values).most_common(2)
-        if not others or others[0][1] < times:
-            return first
-    return _NOTHING
+    rows: dict[str, list[dict[str, Any]]] = {}
+    everywhere: Counter[tuple[str, object]] = Counter()
+    for group in groups:
+        identity = _identity(group[0])
+        rows.setdefault(group[0].label, []).append(identity)
+        everywhere.update(identity.items())
+    usual: Usual = {}
+    for label, found in rows.items():
+        usual[label] = {}
+        for key in {key for identity in found for key in identity}:
+            own = Counter(identity.get(key) for identity in found)
+            frequency = {value: (times, everywhere[key, value]) for value, times in own.items()}
+            first, *others = sorted(frequency, key=lambda value: frequency[value], reverse=True)
+            usual[label][key] = _NOTHING if others and frequency[others[0]] == frequency[first] else first
+    return usual
 
 
 _NOTHING = object()
