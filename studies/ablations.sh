@@ -4,4 +4,4 @@
 for part in features digits; do
   $part --methods cosda --ablate all
 done
-report
+report features digits

@@ -5,4 +5,4 @@ features --methods shot,nrc,aad,dac,gsfda,cotta,cosda,cosda+nrc,cosda+aad --carr
 digits --methods shot,nrc,aad,cosda,cosda+nrc,cosda+aad --carry last,interpolate=0.5,auto
 features --methods shot,nrc,aad,cosda+aad --carry interpolate=0.25,interpolate=0.75,along=0.5
 digits --methods shot,nrc,aad --carry interpolate=0.25,interpolate=0.75,along=0.5
-report
+report features digits

@@ -12,4 +12,4 @@ for rate in 1 0.1; do
   digits --methods nrc,aad --set method.encoder_rate=$rate
   digits --methods nrc,aad --set method.encoder_rate=$rate --set adapt.statistics=merged
 done
-report
+report features digits

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Which CoSDA is the default? Algorithm 1, the authors' code, and each thing in which they differ by itself.
+# Which CoSDA is the default? The paper's Algorithm 1, the authors' code, and each thing in which they differ by itself.
 . "$(dirname "$0")/common.sh"
-for part in features digits; do
+for part in features digits embedded; do
   $part --methods source,cosda
   $part --methods cosda --profile authors
   $part --methods cosda --set method.restart=true
@@ -21,4 +21,4 @@ features --methods cosda --epochs 40
 features --methods cosda --epochs 40 --set method.restart=true
 digits --methods cosda --epochs 16
 digits --methods cosda --epochs 16 --set method.restart=true
-report
+report features digits embedded

@@ -1,10 +1,10 @@
-"""The tables of the studies in REPRODUCED.md, from reports as CSV: python studies/tables.py out/studies/features.csv"""
+"""The tables of the studies, from reports as CSV: python studies/tables.py features.csv --into REPRODUCED.md"""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,11 +29,18 @@ def read(path: Path) -> dict[str, Row]:
 def carry_table(rows: dict[str, Row]) -> list[list[str]]:
     """Methods by carry rules: average | adaptation | source drop; bold is the best average of the method."""
     table = [["method", *RULES]]
-    for method in [label for label in rows if f"{label} (carry interpolate 0.5)" in rows]:
-        found = [rows.get(method if rule == "last" else f"{method} (carry {rule})") for rule in RULES]
+    for method in [label for label in rows if _with_rule(label, "interpolate 0.5") in rows]:
+        found = [rows.get(_with_rule(method, rule)) for rule in RULES]
         best = max(row["Average"] for row in found if row)
         table.append([method, *("" if row is None else _cell(row, row["Average"] == best) for row in found)])
     return table
+
+
+def _with_rule(label: str, rule: str) -> str:
+    """The label of a method with a carry rule: `cosda (paper)` becomes `cosda (paper, carry auto)`."""
+    if rule == "last":
+        return label
+    return f"{label[:-1]}, carry {rule})" if label.endswith(")") else f"{label} (carry {rule})"
 
 
 def _cell(row: Row, bold: bool) -> str:
@@ -55,16 +62,37 @@ def markdown(table: Iterable[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---", *["--:"] * (len(head) - 1)], *lines))
 
 
-STUDIES = {
-    "which CoSDA": r"source|cosda( \(authors\))?( \[(?!.*adapt\.statistics).*\])?",
-    "ablations": r"cosda( \(no-.*\))?",
-    "statistics and rates": r"(bn|shot|nrc|aad|dac|gsfda|cotta|cosda(\+\w+)?)"
+LISTS = {
+    "which CoSDA": r"source|cosda \((paper|authors)\)( \[(?!.*adapt\.statistics).*\])?",
+    "ablations": r"cosda \(paper(, no-.*)?\)",
+    "statistics and rates": r"(bn|shot|nrc|aad|dac|gsfda|cotta|cosda \(paper\)|cosda\+\w+)"
     r"( \[(adapt\.statistics|method\.encoder_rate)=[^\[]*\])?",
 }
 
+
+def tables(report: Path) -> dict[str, str]:
+    """Name -> table, of all studies on the data of a report: `features: ablations`."""
+    rows = read(report)
+    made = {"the carry rule": carry_table(rows)} | {study: list_table(rows, fits) for study, fits in LISTS.items()}
+    return {f"{report.stem}: {study}": markdown(table) for study, table in made.items()}
+
+
+def put_into(text: str, made: dict[str, str]) -> str:
+    """The text with new tables below the lines that name them, `<!-- features: ablations -->`."""
+    for name, table in made.items():
+        before, marker, after = text.partition(f"<!-- {name} -->\n\n")
+        if marker:
+            text = before + marker + table + "\n" + re.sub(r"\A(\|.*\n)*", "", after)
+    return text
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        rows = read(Path(name))
-        print(f"### {name}: the carry rule\n\n{markdown(carry_table(rows))}\n")
-        for study, pattern in STUDIES.items():
-            print(f"### {name}: {study}\n\n{markdown(list_table(rows, pattern))}\n")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("reports", nargs="+", type=Path, help="what `cosda report -o NAME.csv` wrote")
+    parser.add_argument("--into", type=Path, help="a Markdown file with lines such as <!-- features: ablations -->")
+    asked = parser.parse_args()
+    made = {name: table for report in asked.reports for name, table in tables(report).items()}
+    if asked.into:
+        asked.into.write_text(put_into(asked.into.read_text(), made))
+    else:
+        print("\n\n".join(f"### {name}\n\n{table}" for name, table in made.items()))

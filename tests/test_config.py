@@ -247,7 +247,8 @@ def test_the_name_says_what_it_is():
     ("changed", "label"),
     [
         ({}, "cosda"),
-        ({"variant": "paper"}, "cosda"),
+        ({"variant": "default"}, "cosda"),
+        ({"variant": "paper"}, "cosda (paper)"),
         ({"variant": "authors"}, "cosda (authors)"),
         ({"ablation": "no-mi"}, "cosda (no-mi)"),
         ({"variant": "authors", "ablation": "no-mi"}, "cosda (authors, no-mi)"),

@@ -224,8 +224,11 @@ def test_the_teacher_labels_with_batch_or_with_global_statistics() -> None:
     assert not torch.allclose(by_batch, by_global)
 
 
-def test_the_paper_and_authors_variants_differ_in_what_the_docs_say() -> None:
+def test_the_variants_differ_in_what_the_docs_say() -> None:
     assert CoSDA.variants["paper"] == {}
+    default = CoSDA(**CoSDA.variants["default"])
+    assert default == CoSDA(gate=(0.5, 0.7), statistics_momentum=(0.95, 0.99))
+    assert next(iter(CoSDA.variants)) == "default"  # the first one is taken where nobody asks for another
     authors = CoSDA(**CoSDA.variants["authors"])
     assert authors.restart
     assert authors.fold
