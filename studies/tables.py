@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-COLUMNS = ("Average", "Adaptation", "Source drop", "Harmonic mean")
+COLUMNS = ("Average", "Adaptation", "Source drop", "Harmonic mean", "Pair accuracy", "Pair drop")
 RULES = ("last", "interpolate 0.25", "interpolate 0.5", "interpolate 0.75", "along 0.5", "auto")
 
 # A row of the report: column -> percent.
@@ -16,13 +16,27 @@ Row = dict[str, float]
 
 
 def read(path: Path) -> dict[str, Row]:
-    """The table over all chains: rows by their label."""
+    """The table over all chains, and their first stages, which are the pairs: rows by their label."""
     rows: dict[str, Row] = {}
+    pairs: dict[str, dict[str, list[float]]] = {}
     with path.open(newline="") as file:
         for line in csv.DictReader(file):
-            if line["table"] == "chains" and line["mean"]:
-                row = rows.setdefault(line["row"], {"seeds": len(line["seeds"].split())})
-                row[line["column"]] = 100 * float(line["mean"])
+            if not line["mean"]:
+                continue
+            name, percent = line["row"], 100 * float(line["mean"])
+            if line["table"] == "chains":
+                rows.setdefault(name, {"seeds": len(line["seeds"].split())})[line["column"]] = percent
+            elif line["table"] == "matrix":
+                source, first, *_ = line["chain"].split(" > ")
+                found = pairs.setdefault(name, {"before": [], "left": [], "target": []})
+                match line["part"], line["column"]:
+                    case "source model", domain if domain == source:
+                        found["before"].append(percent)
+                    case after, domain if after == f"after {first}" and domain in (source, first):
+                        found["left" if domain == source else "target"].append(percent)
+    for name, row in rows.items():
+        before, left, target = (sum(values) / len(values) for values in pairs[name].values())
+        row |= {"Pair accuracy": target, "Pair drop": before - left}
     return rows
 
 
