@@ -41,12 +41,16 @@ def read(path: Path) -> dict[str, Row]:
 
 
 def carry_table(rows: dict[str, Row]) -> list[list[str]]:
-    """Methods by carry rules: average | adaptation | source drop; bold is the best average of the method."""
-    table = [["method", *RULES]]
+    """Methods by carry rules: average | adaptation | source drop.
+
+    Bold is the best average of the method over as many seeds as it has anywhere. A cell of fewer seeds than others have
+    says so.
+    """
+    table, most = [["method", *RULES]], max(row["seeds"] for row in rows.values())
     for method in [label for label in rows if _with_rule(label, "interpolate 0.5") in rows]:
         found = [rows.get(_with_rule(method, rule)) for rule in RULES]
-        best = max(row["Average"] for row in found if row)
-        table.append([method, *("" if row is None else _cell(row, row["Average"] == best) for row in found)])
+        best = max((row["seeds"], row["Average"]) for row in found if row)
+        table.append([method, *("" if row is None else _cell(row, best, most) for row in found)])
     return table
 
 
@@ -57,9 +61,10 @@ def _with_rule(label: str, rule: str) -> str:
     return f"{label[:-1]}, carry {rule})" if label.endswith(")") else f"{label} (carry {rule})"
 
 
-def _cell(row: Row, bold: bool) -> str:
+def _cell(row: Row, best: tuple[float, float], most: float) -> str:
     first, *others = (f"{row[column]:.1f}" for column in COLUMNS[:3])
-    return " \\| ".join([f"**{first}**" if bold else first, *others])
+    shown = " \\| ".join([f"**{first}**" if (row["seeds"], row["Average"]) == best else first, *others])
+    return shown if row["seeds"] == most else f"{shown} ({row['seeds']:g} seeds)"
 
 
 def list_table(rows: dict[str, Row], pattern: str) -> list[list[str]]:
