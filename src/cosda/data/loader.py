@@ -1,8 +1,8 @@
 """Batches: unlabelled ones for methods, labelled ones for source training and evaluation.
 
-Order and augmentation depend on (seed, stage, epoch) alone. Samples that must be decoded, or go to another device, are
-read by a thread while the network works; views are then made of the whole batch on the device. Of several processes
-each reads, and makes views of, its own rows of a batch; then all get the whole.
+Order and augmentation depend on (seed, stage, epoch) alone. Samples are read by a thread while the network works;
+views are then made of the whole batch on the device. Of several processes each reads, and makes views of, its own rows
+of a batch; then all get the whole.
 """
 
 from __future__ import annotations
@@ -82,18 +82,11 @@ class Loader:
                 rows = Rows(len(chunk), slice(None) if self.alone else distributed.share(len(chunk)))
                 yield chunk, torch.from_numpy(np.ascontiguousarray(self.items[self.positions[chunk[rows.here]]])), rows
 
-        for step, (chunk, items, rows) in enumerate(prefetched(read()) if self._worth_a_thread else read()):
+        for step, (chunk, items, rows) in enumerate(prefetched(read())):
             rng = stream(base, step)
             items = items.to(self.device, non_blocking=True)
             made = tuple(self._view(view, items, rng, rows) for view in views)
             yield Batch(made, torch.from_numpy(chunk).to(self.device))
-
-    @property
-    def _worth_a_thread(self) -> bool:
-        """Whether to read ahead. Where a batch is a copy within memory, and the network works on the same processor, a
-        thread only takes time from it: an eighth of an epoch of the small ResNet.
-        """
-        return self.device.type != "cpu" or not isinstance(self.items, np.ndarray)
 
     def _view(self, name: str, items: Tensor, rng: torch.Generator, rows: Rows) -> Tensor:
         made = make_view(name, items, self.preprocessing, rng, rows)
