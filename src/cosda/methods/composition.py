@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast, get_type_hints
 
 from cosda.methods.base import Objective, Pictures, Progress
-from cosda.methods.cosda import CoSDA
+from cosda.methods.cosda import SLOW_STATISTICS, CoSDA
 from cosda.methods.neighbours import NeighbourMethod
 from cosda.models.network import Network
 from cosda.settings import setting, settings_of
@@ -104,7 +104,7 @@ AUTHORS: dict[str, Any] = {
     "fold": True,
     "information": 0.0,
     "momentum": (0.8, 0.95),
-    "statistics_momentum": (0.95, 0.99),
+    "statistics_momentum": SLOW_STATISTICS,
     "restart": True,
 }
 
