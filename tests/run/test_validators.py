@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from cosda.errors import CosdaError
+from cosda.models.network import Network
 from cosda.records import Run
 from cosda.run import api, validators
 from cosda.run.api import run_chain
 from cosda.selection import RULES, VALIDATORS, candidates, choose, reselect
-from tiny import tiny_benchmark, tiny_domain, tiny_loader
+from tiny import tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 
 QUICK = (
     *("epochs=3", "batch_size=8", "adapt.lr=0.05", "source.epochs=1", "source.batch_size=8"),
@@ -97,6 +98,26 @@ def test_every_epoch_is_judged_and_both_domains_measured(runs: dict[str, Run]) -
     measured = [(r["epoch"], r["domain"]) for r in run.of("accuracy", stage=1) if r["epoch"] is not None]
     assert measured == [(e, d) for e in range(3) for d in ("two", "one")]
     assert next(run.of("chosen"))["epoch"] == 2
+
+
+def test_agreement_is_with_the_model_that_the_stage_began_with(runs: dict[str, Run]) -> None:
+    run = runs["last"]
+    target = tiny_benchmark().domains["two"]
+    said = [api.predict(run.path / "models" / f"stage-{stage}", target) for stage in (0, 1)]
+    before, after = ([rows[place].label for place in target.train] for rows in said)
+    agree = sum(a == b for a, b in zip(before, after, strict=True)) / len(before)
+    assert [*run.of("validation", stage=1)][-1]["scores"]["agreement"] == pytest.approx(agree)
+    assert agree < 1, "a model that did not change shows nothing"
+
+
+def test_the_incoming_model_is_looked_at_when_first_needed() -> None:
+    network, loader = tiny_network(), tiny_loader(count=20)
+    selector = validators.Selector("last", network, loader, 20)
+    passes = Network.passes
+    assert selector.scores(network)["agreement"] == 1
+    both = Network.passes - passes
+    selector.scores(network)
+    assert Network.passes - passes == 1.5 * both, "and once"
 
 
 def test_a_rule_hands_on_the_model_of_the_epoch_that_it_prefers(runs: dict[str, Run]) -> None:

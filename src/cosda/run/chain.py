@@ -145,19 +145,19 @@ class _Chain:
             how.batch_size, self.plan.seed, how.epoch_pictures,
             open_edges(how, how.epochs, self.domains[target], self.device),
         )  # fmt: skip
-        incoming = {key: value.detach().clone() for key, value in self.student.state_dict().items()}
-        before = [value.clone() for value in statistics(self.student)]
-        carry = Carry(how, {"network": incoming, "own": before, "merged": before})
+        incoming = copy.deepcopy(self.student)
+        before = statistics(incoming)
+        carry = Carry(how, {"network": incoming.state_dict(), "own": before, "merged": before})
         kind = method.native_statistics if how.statistics == "native" else how.statistics
         name = f"{self.plan.label} → {target}"
         student = self.student.for_domain(target)
-        selector = Selector(self.plan.select, student, self._judged(target), how.validate)
+        selector = Selector(self.plan.select, incoming.for_domain(target), self._judged(target), how.validate)
         same = np.array_equal(selector.pictures.positions, self.domains[target].test)
         training = Training(method, student, pictures, how, self.plan.seed, stage, name, self.watcher)
 
         def checkpoint() -> None:
-            state = {"stage": stage, "training": training.state_dict(), "incoming": incoming, "best": selector.best}
-            state["mean"] = carry.mean
+            state = {"stage": stage, "training": training.state_dict(), "best": selector.best, "mean": carry.mean}
+            state["incoming"] = carry.incoming["network"]
             progress = {"lineage": self.model.lineage, "records": self.folder.length()}
             save_checkpoint(self._checkpoint, state | progress)
             self.folder.settle()
@@ -196,6 +196,8 @@ class _Chain:
             training.load_state_dict(saved["training"])
             selector.best, carry.mean = saved["best"], saved["mean"]
         training.run(after_epoch)
+        if stage == 1:  # the source model's; not at the beginning, so that training begins at once
+            self._embed(0, incoming)
         best = selector.best or {"epoch": how.epochs - 1 if how.epochs else None, "model": model()}
         self.folder.append("chosen", stage=stage, rule=self.plan.select, epoch=best["epoch"])
         handed, carried = carry.hand_on(best["model"], predictions)
@@ -219,10 +221,11 @@ class _Chain:
         confusions: dict[str, Index] = {}
         for name in self.plan.domains:
             self._measure(self.student, stage, None, name, confusions=confusions)
-        if stage in (0, len(self.plan.domains) - 1):
-            self._embed(stage)
-            if confusions:
-                self._store("confusion", stage, confusions)
+        last = stage == len(self.plan.domains) - 1
+        if confusions and (last or stage == 0):
+            self._store("confusion", stage, confusions)
+        if last:
+            self._embed(stage, self.student)
 
     def _measure_otherwise(self, stage: int, kind: str, found: Mapping[str, Any]) -> None:
         """What the same weights give with the other BatchNorm statistics: part of all forgetting is in these."""
@@ -265,10 +268,10 @@ class _Chain:
             self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
         return metrics.accuracy(self.plan.headline, correct, images)
 
-    def _embed(self, stage: int) -> None:
+    def _embed(self, stage: int, network: Network) -> None:
         known = [(number, self.domains[n]) for number, n in enumerate(self.plan.domains) if n in self.domains]
         loaders = [(number, self._test_loader(domain), domain.labels) for number, domain in known]
-        self._store("embedding", stage, embed(self.student, loaders, self.plan.seed, self.plan.domains))
+        self._store("embedding", stage, embed(network, loaders, self.plan.seed, self.plan.domains))
 
     def _store(self, kind: str, stage: int, arrays: Mapping[str, Any]) -> None:
         """Put what is too large for a line of the records into a file beside them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,15 +29,20 @@ class Selector:
     """What a stage hands on, by a rule of `cosda.selection`."""
 
     def __init__(self, rule: str, incoming: Network, pictures: Loader, most: int) -> None:
-        """``incoming`` is the model that the stage begins with; at most so many pictures are judged."""
+        """``incoming`` is the model that the stage begins with, and stays so; at most so many pictures are judged."""
         self.rule = rule
+        self.incoming = incoming
         self.pictures = sample(pictures, most)
-        self.before = predict(incoming, self.pictures).argmax(dim=1) if most else None
         self.best: dict[str, Any] | None = None  # epoch, worth and model; a checkpoint holds it
+
+    @cached_property
+    def before(self) -> Tensor:
+        """The classes that the incoming model gives; found when first needed, so that training can begin at once."""
+        return predict(self.incoming, self.pictures).argmax(dim=1)
 
     def scores(self, network: Network, seen: Tensor | None = None) -> dict[str, float]:
         """All validators of a model, or of what it has ``seen``; none where no picture may be judged."""
-        if self.before is None:
+        if not len(self.pictures):
             return {}
         return scores(predict(network, self.pictures) if seen is None else seen, self.before)
 
