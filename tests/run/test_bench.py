@@ -287,19 +287,26 @@ def test_killed_at_a_random_moment_and_started_again_gives_the_same_table(
     assert results(out) == results(undisturbed)
 
 
-def test_ctrl_c_stops_everything_at_once(vectors: str, tmp_path: Path) -> None:
-    out = tmp_path / "runs"
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_kill_stop_everything_at_once(sent: signal.Signals, vectors: str, tmp_path: Path) -> None:
+    out, temporary = tmp_path / "runs", tmp_path / "temporary"
+    temporary.mkdir()
     process = subprocess.Popen(
         command(vectors, out, *LONG_BENCH, changes=LONGER),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
     )
     wait_for_records(out, 60)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to the command and to its workers
+    if sent == signal.SIGINT:
+        os.killpg(process.pid, sent)  # as a terminal does it: to the command and to its workers
+    else:
+        process.send_signal(sent)
     _, stderr = process.communicate(timeout=20)
-    assert process.returncode == 130
+    assert process.returncode == 128 + sent
+    assert not list(temporary.glob("cosda-*"))
     assert "goes on where the last epoch ended" in stderr
     assert "Traceback" not in stderr
     for _ in range(100):  # a helper of multiprocessing's own may need a moment more

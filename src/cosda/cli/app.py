@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -58,13 +59,15 @@ def options(
         )
 
 
-INTERRUPTED = 130
+INTERRUPTED, ENDED = (128 + number for number in (signal.SIGINT, signal.SIGTERM))
 GRACE = 5.0  # seconds in which torchrun ends this process, if rank 0 has failed too
 
 
 def main() -> None:
-    """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, never a traceback for either."""
+    """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, 143 for `kill`, never a traceback for these."""
     rank = ranks.place().rank
+    if ranks.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # and so workers and temporary files go too
     try:
         with redirect_stdout(io.StringIO()) if rank else nullcontext():  # results are printed once
             _act()
@@ -74,7 +77,7 @@ def main() -> None:
         print(f"cosda: rank {rank}: {error}" if rank else f"cosda: {error}", file=sys.stderr)
         sys.exit(2)
     except SystemExit as end:
-        if end.code == INTERRUPTED and not rank:  # typer makes this of Ctrl-C, and says nothing
+        if end.code in (INTERRUPTED, ENDED) and not rank:  # typer makes the first of Ctrl-C, and says nothing
             print("cosda: interrupted; the same command goes on where the last epoch ended.", file=sys.stderr)
         raise
 
