@@ -36,6 +36,7 @@ def _compare(case: Case, steps: int, rounds: int) -> list[Fact]:
         loader = _packed(Path(folder), case, steps * case.batch)
         how = AdaptSettings(epochs=1, batch_size=case.batch)
         training = Training(CoSDA(), case.network(), loader, how, 0, 1, "target")
+        training._train_epoch()  # so that the method is in the middle of its work when its steps are asked for alone
         step = bare_step(case.network())
         ready = list(loader.epoch(1, 0))
 
