@@ -73,9 +73,8 @@ def _seconds(case: str, name: str, timing: Timing, most: float | None = None) ->
 
 
 def _first_step(folder: str, runs: Iterator[int], until: str) -> None:
-    _run(
-        "-c", PROGRAM, folder, str(next(runs)), until
-    )  # each in a new run folder, or it would go on where another stopped
+    # Each in a new run folder, or it would go on where another stopped.
+    _run("-c", PROGRAM, folder, str(next(runs)), until)
 
 
 def prepare(folder: Path, encoder: str, side: int, pictures: int) -> None:

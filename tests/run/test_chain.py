@@ -12,14 +12,15 @@ import pytest
 import torch
 
 from cosda.data.domain import Benchmark
+from cosda.data.loader import open_loader
 from cosda.errors import CosdaError
 from cosda.models.artifact import load
-from cosda.models.network import same_weights, statistics
+from cosda.models.network import place, same_weights, statistics
 from cosda.records import Run, find_runs
 from cosda.run.api import make_plan, run_chain
 from cosda.run.catalogue import cost_rows
 from cosda.run.chain import carried_path
-from cosda.run.evaluate import predicted_classes
+from cosda.run.evaluate import embed, predicted_classes
 from cosda.run.prepare import Machine
 from cosda.run.watch import Watcher
 from tiny import tiny_benchmark
@@ -182,6 +183,19 @@ def test_embeddings_of_first_and_last_stage(finished: Run) -> None:
     with np.load(finished.path / files[0]) as stored:
         assert set(stored["domain"].tolist()) == {0, 1, 2}
         assert len(stored["features"]) == len(stored["label"])
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+def test_an_embedding_is_of_the_model_that_its_stage_handed_on(finished: Run, stage: int) -> None:
+    model = load(carried_path(finished, stage))
+    network = place(model.network, torch.device("cpu"))
+    loaders = [
+        (number, open_loader(domain, "test", model.preprocessing, torch.device("cpu"), 64), domain.labels)
+        for number, domain in enumerate(tiny_benchmark().domains.values())
+    ]
+    with np.load(finished.path / f"embedding/stage-{stage}.npz") as stored:
+        wanted = embed(network, loaders, finished.config["seed"])["features"]
+        assert np.allclose(np.abs(stored["features"]), np.abs(wanted), atol=1e-2)  # axes may point either way
 
 
 def test_both_kinds_of_statistics_are_measured(finished: Run) -> None:
