@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from cosda.data.views import _crop_on_device, _test_boxes, _weak_boxes, crop, make_view
+from cosda.data.views import _test_boxes, _weak_boxes, make_view
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
+from tiny import noise, smooth
 
 RAW = {"mean": (0.0, 0.0, 0.0), "std": (1 / 255, 1 / 255, 1 / 255)}  # normalised pixels are the pixels
 
@@ -20,16 +21,6 @@ def how(size=32, profile="cosda", flip=False, **other):
 
 def rng(seed=0):
     return torch.Generator().manual_seed(seed)
-
-
-def noise(count=4, height=32, width=32, seed=0):
-    return torch.randint(0, 256, (count, height, width, 3), generator=rng(seed), dtype=torch.uint8)
-
-
-def smooth(count=4, height=48, width=48):
-    y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
-    waves = [torch.stack([x, y, 0.5 + 0.5 * torch.sin(3 * x + 2 * y + n)], -1) for n in range(count)]
-    return (255 * torch.stack(waves)).round().to(torch.uint8)
 
 
 SIZES = [(32, 32), (33, 47), (7, 5), (1, 1), (100, 20)]
@@ -111,27 +102,6 @@ def test_normalisation_is_exact():
     pixels = items.permute(0, 3, 1, 2).double() / 255
     mean, std = (torch.tensor(v, dtype=torch.float64).view(3, 1, 1) for v in (real.mean, real.std))
     torch.testing.assert_close(seen.double(), (pixels - mean) / std, rtol=0, atol=1e-6)
-
-
-def test_crop_cuts_the_box_of_each_picture():
-    items = noise(3, 20, 30)
-    boxes = torch.tensor([[0, 0, 8, 8], [12, 22, 8, 8], [3, 5, 8, 8]])
-    got = crop(items, boxes, 8)
-    for picture, item, (top, left, tall, wide) in zip(got, items, boxes.tolist(), strict=True):
-        assert torch.equal(picture, item[top : top + tall, left : left + wide].permute(2, 0, 1))
-
-
-@pytest.mark.parametrize("size", [32, 48, 90])
-def test_both_ways_of_cropping_see_the_same(size):
-    items = smooth(6, 60, 48)
-    boxes = torch.tensor(
-        [[0, 0, 60, 48], [3, 5, 50, 40], [10, 0, 50, 48], [0, 8, 45, 40], [5, 5, 32, 32], [20, 3, 40, 45]]
-    )
-    on_cpu, on_device = crop(items, boxes, size), _crop_on_device(items.permute(0, 3, 1, 2), boxes, size)
-    assert on_device.shape == on_cpu.shape
-    difference = (on_cpu.float() - on_device).abs()
-    assert difference.max() < 6
-    assert difference.mean() < 1
 
 
 def test_the_pictures_stay_as_they_were():

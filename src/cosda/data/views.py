@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from cosda.data.cropping import crop
 from cosda.preprocessing import Preprocessing
 
 SHOT_SIDE = 7 / 8  # 224 of 256
@@ -48,45 +48,12 @@ def make_view(name: str, items: Tensor, how: Preprocessing, rng: torch.Generator
     if name not in ("weak", "strong"):
         raise ValueError(f"unknown view '{name}'; there are weak, strong and test")
     rows = rows or Rows(len(items), slice(None))
-    pictures = crop(items, _weak_boxes(items, how, rng, rows.total)[rows.here], how.size)
-    if how.flip:
-        pictures = _mirror(pictures, torch.rand(rows.total, generator=rng)[rows.here] < 0.5)
+    boxes = _weak_boxes(items, how, rng, rows.total)[rows.here]
+    mirrored = torch.rand(rows.total, generator=rng)[rows.here] < 0.5 if how.flip else None
+    pictures = crop(items, boxes, how.size, mirrored)
     if name == "strong":
         pictures = _auto_augment(pictures, int(torch.randint(2**31, (1,), generator=rng)), rows)
     return _normalise(pictures, how)
-
-
-def crop(items: Tensor, boxes: Tensor, size: int) -> Tensor:
-    """Cut a box (top, left, height, width) out of each picture and resize it; (B, 3, S, S) in 0..255.
-
-    On the CPU torch resizes uint8 pictures of any size several times faster than a batched float grid; other
-    devices have only the latter.
-    """
-    pictures = items.permute(0, 3, 1, 2)  # a view: the memory stays channels-last, as the network wants it
-    height, width = pictures.shape[2:]
-    if items.device.type != "cpu":
-        return _crop_on_device(pictures, boxes, size)
-    if bool((boxes == torch.tensor([0, 0, height, width])).all()):
-        if (height, width) == (size, size):
-            return pictures
-        return F.interpolate(pictures, size=(size, size), mode="bilinear", antialias=True)
-    made = []
-    for i, (top, left, tall, wide) in enumerate(boxes.tolist()):
-        box = pictures[i : i + 1, :, top : top + tall, left : left + wide]
-        if (tall, wide) != (size, size):
-            box = F.interpolate(box, size=(size, size), mode="bilinear", antialias=True)
-        made.append(box)
-    return torch.cat(made)
-
-
-def _crop_on_device(pictures: Tensor, boxes: Tensor, size: int) -> Tensor:
-    height, width = pictures.shape[2:]
-    top, left, tall, wide = boxes.to(pictures.device, torch.float32).unbind(1)
-    maps = torch.zeros(len(pictures), 2, 3, device=pictures.device)
-    maps[:, 0, 0], maps[:, 0, 2] = wide / width, (2 * left + wide) / width - 1
-    maps[:, 1, 1], maps[:, 1, 2] = tall / height, (2 * top + tall) / height - 1
-    grid = F.affine_grid(maps, [len(pictures), 3, size, size], align_corners=False)
-    return F.grid_sample(pictures.float(), grid, padding_mode="border", align_corners=False)
 
 
 def _weak_boxes(items: Tensor, how: Preprocessing, rng: torch.Generator, count: int | None = None) -> Tensor:
@@ -124,17 +91,6 @@ def _auto_augment(pictures: Tensor, seed: int, rows: Rows) -> Tensor:
         drawn = [augment.forward_parameters(scaled[:1].shape) for _ in range(rows.total)][rows.here]
         views = [augment(picture[None], params=policy) for picture, policy in zip(scaled, drawn, strict=True)]
         return torch.cat(views).clamp(0, 1) * 255
-
-
-def _mirror(pictures: Tensor, chosen: Tensor) -> Tensor:
-    """The batch with the chosen pictures turned left to right."""
-    if pictures.device.type != "cpu":
-        return torch.where(chosen[:, None, None, None].to(pictures.device), pictures.flip(3), pictures)
-    # One after the other: on a CPU this takes an eighth of the time of a choice between two whole batches.
-    mirrored = pictures.clone()
-    for i in chosen.nonzero()[:, 0].tolist():
-        mirrored[i] = pictures[i].flip(2)
-    return mirrored
 
 
 def _normalise(pictures: Tensor, how: Preprocessing) -> Tensor:

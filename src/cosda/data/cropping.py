@@ -1,0 +1,98 @@
+"""Cut a box out of each picture of a batch, resize it, mirror some: the costly part of a view.
+
+Torch resizes uint8 pictures fast, but only with one box for a whole batch. So there are four ways to the same pictures:
+
+    one box for all pictures            one call of torch
+    a box each, pictures large          one call of torch for each picture
+    a box each, pictures small          two matrix products for the whole batch: single calls cost more than their work
+    on other devices than the CPU       a grid of floats, because torch resizes uint8 nowhere else
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+SMALL = 48  # pixels of a side; up to here matrix products are faster than a call for each picture
+
+
+def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None) -> Tensor:
+    """Cut a box (top, left, height, width) out of each picture and resize it; (B, 3, S, S) in 0..255.
+
+    The pictures for which ``mirrored`` says so are turned left to right.
+    """
+    mirrored = torch.zeros(len(items), dtype=torch.bool) if mirrored is None else mirrored
+    if items.device.type != "cpu":
+        return _by_grid(items, boxes, size, mirrored)
+    if not mirrored.any() and bool((boxes == boxes[:1]).all()):
+        return _resize(items, boxes[0].tolist(), size)
+    if max(size, *items.shape[1:3]) <= SMALL:
+        return _by_products(items, boxes, size, mirrored)
+    made = []
+    for i, (box, mirror) in enumerate(zip(boxes.tolist(), mirrored.tolist(), strict=True)):
+        picture = _resize(items[i : i + 1], box, size)
+        made.append(picture.flip(3) if mirror else picture)
+    return torch.cat(made)
+
+
+def _resize(items: Tensor, box: list[int], size: int) -> Tensor:
+    """One box out of all pictures."""
+    top, left, tall, wide = box
+    # A view: the memory stays channels-last, as the network wants it.
+    pictures = items[:, top : top + tall, left : left + wide].permute(0, 3, 1, 2)
+    if (tall, wide) == (size, size):
+        return pictures
+    return F.interpolate(pictures, size=(size, size), mode="bilinear", antialias=True)
+
+
+def _by_products(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor) -> Tensor:
+    """Resizing is linear along each side: one matrix for the columns of each picture, one for its rows.
+
+    Torch's own resize works with integers and rounds after each side. So does this, to the same pixels: the sums
+    are small enough for floats to be exact.
+    """
+    count, height, width, _ = items.shape
+    down, across = np.zeros((count, size, height), np.float32), np.zeros((count, size, width), np.float32)
+    for i, ((top, left, tall, wide), mirror) in enumerate(zip(boxes.tolist(), mirrored.tolist(), strict=True)):
+        down[i, :, top : top + tall] = _weights(tall, size)
+        across[i, :, left : left + wide] = _weights(wide, size)[:: -1 if mirror else 1]
+    pixels = items.permute(0, 1, 3, 2).reshape(count, 3 * height, width).float()
+    rows = torch.bmm(pixels, torch.from_numpy(across).transpose(1, 2)).add_(0.5).floor_()
+    made = torch.bmm(torch.from_numpy(down), rows.view(count, height, 3 * size)).add_(0.5).floor_()
+    return made.view(count, size, 3, size).permute(0, 2, 1, 3)
+
+
+@cache
+def _weights(side: int, size: int) -> NDArray[np.float32]:
+    """What each of ``side`` old pixels gives to each of ``size`` new ones; (size, side).
+
+    A new pixel is a mean of old ones under a triangle that is as wide as the distance of new pixels, or that of old
+    ones if that is larger.
+    """
+    step = side / size
+    reach = max(step, 1.0)
+    centre = step * (np.arange(size)[:, None] + 0.5)
+    weights = np.maximum(0, 1 - np.abs(np.arange(side) + 0.5 - centre) / reach)
+    weights /= weights.sum(1, keepdims=True)
+    # Torch stores each as a 16-bit integer, with as many binary places as the largest one allows.
+    places = 0
+    while places < 22 and int(0.5 + weights.max() * 2 ** (places + 1)) < 2**15:
+        places += 1
+    rounded: NDArray[np.float32] = (np.floor(weights * 2**places + 0.5) / 2**places).astype(np.float32)
+    return rounded
+
+
+def _by_grid(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor) -> Tensor:
+    count, height, width, _ = items.shape
+    top, left, tall, wide = boxes.to(items.device, torch.float32).unbind(1)
+    maps = torch.zeros(count, 2, 3, device=items.device)
+    maps[:, 0, 0], maps[:, 0, 2] = wide / width, (2 * left + wide) / width - 1
+    maps[:, 1, 1], maps[:, 1, 2] = tall / height, (2 * top + tall) / height - 1
+    maps[mirrored.to(items.device), 0, 0] *= -1
+    grid = F.affine_grid(maps, [count, 3, size, size], align_corners=False)
+    return F.grid_sample(items.permute(0, 3, 1, 2).float(), grid, padding_mode="border", align_corners=False)
