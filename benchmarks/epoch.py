@@ -28,7 +28,7 @@ def measure(quick: bool = False) -> list[Fact]:
     keep_freed_memory()  # as every run does
     if quick:
         return _compare(CASES[1], steps=2, rounds=2)
-    return _compare(CASES[0], steps=8, rounds=8) + _compare(CASES[1], steps=32, rounds=12)
+    return _compare(CASES[0], steps=8, rounds=8) + _compare(CASES[1], steps=32, rounds=20)
 
 
 def _compare(case: Case, steps: int, rounds: int) -> list[Fact]:
@@ -48,11 +48,17 @@ def _compare(case: Case, steps: int, rounds: int) -> list[Fact]:
             for batch in ready:
                 step(batch.images)
 
-        timing = interleaved({"epoch": training._train_epoch, "steps": alone, "bare": bare}, rounds)
+        def views() -> None:
+            for _ in loader.epoch(1, 0):
+                pass
+
+        ways = {"epoch": training._train_epoch, "steps": alone, "bare": bare, "views": views}
+        timing = interleaved(ways, rounds)
     name = f"epoch of {steps} steps, {case.name}"
     return [
         Fact.of(name, timing.ratio("epoch", "steps"), most=1.05, seconds=timing.medians),
         Fact.of(f"{name}, against bare steps", timing.ratio("epoch", "bare")),
+        Fact.of(f"reading and views alone against {steps} steps, {case.name}", timing.ratio("views", "steps")),
     ]
 
 
