@@ -11,33 +11,73 @@ from pathlib import Path
 COLUMNS = ("Average", "Adaptation", "Source drop", "Harmonic mean", "Pair accuracy", "Pair drop")
 RULES = ("last", "interpolate 0.25", "interpolate 0.5", "interpolate 0.75", "along 0.5", "auto")
 
-# A row of the report: column -> percent.
+# A line of the report. A row of a table over all chains: column -> percent.
+Line = dict[str, str]
 Row = dict[str, float]
 
 
-def read(path: Path) -> dict[str, Row]:
-    """The table over all chains, and their first stages, which are the pairs: rows by their label."""
+def read(report: Path) -> list[Line]:
+    """The lines of a report that have a number."""
+    with report.open(newline="") as file:
+        return [line for line in csv.DictReader(file) if line["mean"]]
+
+
+def single_targets(lines: list[Line]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Label -> pair -> accuracy on the target, drop on the source; the first stage of a chain is one too."""
+    keys = "table", "chain", "row", "part", "column"
+    percent = {tuple(line[key] for key in keys): 100 * float(line["mean"]) for line in lines}
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for (table, chain, row, part, column), accuracy in percent.items():
+        source, *targets = chain.split(" > ")
+        if column not in targets[:1]:
+            continue
+        if table == "final" and len(targets) == 1:
+            drop = percent["summary", chain, row, "", "Source drop"]
+        elif table == "matrix" and part == f"after {column}":
+            drop = percent[table, chain, row, "source model", source] - percent[table, chain, row, part, source]
+        else:
+            continue
+        found.setdefault(row, {})[f"{source} → {column}"] = accuracy, drop
+    return found
+
+
+def all_chains(lines: list[Line]) -> dict[str, Row]:
+    """The table over all chains, with the means over their first stages: rows by their label."""
     rows: dict[str, Row] = {}
-    pairs: dict[str, dict[str, list[float]]] = {}
-    with path.open(newline="") as file:
-        for line in csv.DictReader(file):
-            if not line["mean"]:
-                continue
-            name, percent = line["row"], 100 * float(line["mean"])
-            if line["table"] == "chains":
-                rows.setdefault(name, {"seeds": len(line["seeds"].split())})[line["column"]] = percent
-            elif line["table"] == "matrix":
-                source, first, *_ = line["chain"].split(" > ")
-                found = pairs.setdefault(name, {"before": [], "left": [], "target": []})
-                match line["part"], line["column"]:
-                    case "source model", domain if domain == source:
-                        found["before"].append(percent)
-                    case after, domain if after == f"after {first}" and domain in (source, first):
-                        found["left" if domain == source else "target"].append(percent)
+    for line in lines:
+        if line["table"] == "chains":
+            row = rows.setdefault(line["row"], {"seeds": len(line["seeds"].split())})
+            row[line["column"]] = 100 * float(line["mean"])
+    pairs = single_targets(lines)
     for name, row in rows.items():
-        before, left, target = (sum(values) / len(values) for values in pairs[name].values())
-        row |= {"Pair accuracy": target, "Pair drop": before - left}
+        accuracy, drop = (sum(values) / len(values) for values in zip(*pairs[name].values(), strict=True))
+        row |= {"Pair accuracy": accuracy, "Pair drop": drop}
     return rows
+
+
+def chain_table(lines: list[Line], kind: str) -> list[list[str]]:
+    """A table of the only chain of several targets as the report has it: mean ± spread, the best ones bold."""
+    rows: dict[str, dict[str, str]] = {}
+    for line in lines:
+        if line["table"] == kind and line["chain"].count(" > ") > 1:
+            numbers = [f"{100 * float(line[name]):.2f}" for name in ("mean", "spread") if line[name]]
+            row = rows.setdefault(line["row"], {"seeds": f"{len(line['seeds'].split())}"})
+            row[line["column"]] = _bold(" ± ".join(numbers), bool(line["best"]))
+    return [["method", *next(iter(rows.values()))], *([label, *row.values()] for label, row in rows.items())]
+
+
+def pairs_table(lines: list[Line]) -> list[list[str]]:
+    """Methods by pairs: accuracy on the target | drop on the source; the best accuracies bold."""
+    found = single_targets(lines)
+    pairs = sorted({pair for cells in found.values() for pair in cells})
+    best = {pair: max(cells[pair][0] for cells in found.values() if pair in cells) for pair in pairs}
+    table = [["method", *pairs]]
+    for label, cells in found.items():
+        shown = dict.fromkeys(pairs, "")
+        for pair, (accuracy, drop) in cells.items():
+            shown[pair] = f"{_bold(f'{accuracy:.1f}', accuracy == best[pair])} \\| {drop:.1f}"
+        table.append([label, *shown.values()])
+    return table
 
 
 def carry_table(rows: dict[str, Row]) -> list[list[str]]:
@@ -63,8 +103,12 @@ def _with_rule(label: str, rule: str) -> str:
 
 def _cell(row: Row, best: tuple[float, float], most: float) -> str:
     first, *others = (f"{row[column]:.1f}" for column in COLUMNS[:3])
-    shown = " \\| ".join([f"**{first}**" if (row["seeds"], row["Average"]) == best else first, *others])
+    shown = " \\| ".join([_bold(first, (row["seeds"], row["Average"]) == best), *others])
     return shown if row["seeds"] == most else f"{shown} ({row['seeds']:g} seeds)"
+
+
+def _bold(text: str, best: bool) -> str:
+    return f"**{text}**" if best else text
 
 
 def list_table(rows: dict[str, Row], pattern: str) -> list[list[str]]:
@@ -91,8 +135,13 @@ LISTS = {
 
 def tables(report: Path) -> dict[str, str]:
     """Name -> table, of all studies on the data of a report: `features: ablations`."""
-    rows = read(report)
-    made = {"the carry rule": carry_table(rows)} | {study: list_table(rows, fits) for study, fits in LISTS.items()}
+    lines = read(report)
+    rows = all_chains(lines)
+    if rows:
+        made = {"the carry rule": carry_table(rows)} | {study: list_table(rows, fits) for study, fits in LISTS.items()}
+    else:
+        made = {"the chain": chain_table(lines, "summary"), "after the chain": chain_table(lines, "final")}
+    made["single targets"] = pairs_table(lines)
     return {f"{report.stem}: {study}": markdown(table) for study, table in made.items()}
 
 

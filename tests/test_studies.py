@@ -85,7 +85,7 @@ def test_the_tables_come_from_the_report(tmp_path: Path) -> None:
     page.write_text("Rules:\n\n<!-- report: the carry rule -->\n\n| old |\n|---|\n\nAnd so on.\n")
     program = [sys.executable, str(STUDIES / "tables.py"), str(tmp_path / "report.csv")]
     said = subprocess.run(program, check=True, capture_output=True, text=True).stdout
-    carry, which, ablations, compared = said.split("### ")[1:]
+    carry, which, ablations, compared, _ = said.split("### ")[1:]
     subprocess.run([*program, "--into", str(page)], check=True)
     rest = carry.removeprefix("report: the carry rule\n\n").rstrip("\n")
     assert page.read_text() == f"Rules:\n\n<!-- report: the carry rule -->\n\n{rest}\n\nAnd so on.\n"
@@ -105,3 +105,35 @@ def test_the_tables_come_from_the_report(tmp_path: Path) -> None:
     assert "restart" not in which  # only one of its six chains was run
     assert "aad" not in ablations
     assert "| `aad` |" in compared
+
+
+def cells(line: str) -> list[str]:
+    return line.removeprefix("| ").removesuffix(" |").split(" | ")
+
+
+def test_the_tables_of_one_chain_and_of_single_targets(tmp_path: Path) -> None:
+    benchmark, out = tiny_benchmark(features=True), tmp_path / "runs"
+    changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
+    run_chain(benchmark, "source", changes=changes, out=out)
+    chain = run_chain(benchmark, "aad", changes=changes, out=out)
+    pair = run_chain(benchmark, "aad", domains=("three", "one"), changes=changes, out=out)
+    write_report(find_runs([out]), tmp_path / "few.csv", "csv")
+    program = [sys.executable, str(STUDIES / "tables.py"), str(tmp_path / "few.csv")]
+    said = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    made = {
+        name: list(map(cells, lines)) for name, _, *lines in (p.rstrip().splitlines() for p in said.split("### ")[1:])
+    }
+    assert list(made) == ["few: the chain", "few: after the chain", "few: single targets"]
+    heads = {name: head for name, (head, *_) in made.items()}
+    rows = {name: {label: line for label, *line in lines[2:]} for name, lines in made.items()}
+    assert heads["few: the chain"][:3] == ["method", "seeds", "Average"]
+    assert rows["few: the chain"]["aad"][1].strip("*") == f"{100 * chain.summary()['average']:.2f}"
+    matrix = chain.matrix()
+    assert [cell.strip("*") for cell in rows["few: after the chain"]["aad"][1:]] == [
+        f"{100 * v:.2f}" for v in matrix[-1]
+    ]
+    assert heads["few: single targets"] == ["method", "one → two", "three → one"]
+    first, alone = (f"{100 * m[1][1]:.1f} \\| {100 * (m[0][0] - m[1][0]):.1f}" for m in (matrix, pair.matrix()))
+    assert [cell.replace("*", "") for cell in rows["few: single targets"]["aad"]] == [first, alone]
+    assert rows["few: single targets"]["source"][1] == ""  # was not run
+    assert "**" in said
