@@ -137,9 +137,10 @@ def tables(report: Path) -> dict[str, str]:
     """Name -> table, of all studies on the data of a report: `features: ablations`."""
     lines = read(report)
     rows = all_chains(lines)
+    made: dict[str, list[list[str]]] = {}
     if rows:
         made = {"the carry rule": carry_table(rows)} | {study: list_table(rows, fits) for study, fits in LISTS.items()}
-    else:
+    elif any(line["chain"].count(" > ") > 1 for line in lines):
         made = {"the chain": chain_table(lines, "summary"), "after the chain": chain_table(lines, "final")}
     made["single targets"] = pairs_table(lines)
     return {f"{report.stem}: {study}": markdown(table) for study, table in made.items()}

@@ -83,10 +83,9 @@ def test_the_tables_come_from_the_report(tmp_path: Path) -> None:
     write_report(find_runs([out]), tmp_path / "report.csv", "csv")
     page = tmp_path / "page.md"
     page.write_text("Rules:\n\n<!-- report: the carry rule -->\n\n| old |\n|---|\n\nAnd so on.\n")
-    program = [sys.executable, str(STUDIES / "tables.py"), str(tmp_path / "report.csv")]
-    said = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    said = printed_tables(tmp_path / "report.csv")
     carry, which, ablations, compared, _ = said.split("### ")[1:]
-    subprocess.run([*program, "--into", str(page)], check=True)
+    assert printed_tables(tmp_path / "report.csv", "--into", str(page)) == ""
     rest = carry.removeprefix("report: the carry rule\n\n").rstrip("\n")
     assert page.read_text() == f"Rules:\n\n<!-- report: the carry rule -->\n\n{rest}\n\nAnd so on.\n"
     runs = [run for run in find_runs([out]) if run.label == "aad (carry interpolate 0.5)"]
@@ -107,6 +106,11 @@ def test_the_tables_come_from_the_report(tmp_path: Path) -> None:
     assert "| `aad` |" in compared
 
 
+def printed_tables(report: Path, *more: str) -> str:
+    program = [sys.executable, str(STUDIES / "tables.py"), str(report), *more]
+    return subprocess.run(program, check=True, capture_output=True, text=True).stdout
+
+
 def cells(line: str) -> list[str]:
     return line.removeprefix("| ").removesuffix(" |").split(" | ")
 
@@ -118,8 +122,7 @@ def test_the_tables_of_one_chain_and_of_single_targets(tmp_path: Path) -> None:
     chain = run_chain(benchmark, "aad", changes=changes, out=out)
     pair = run_chain(benchmark, "aad", domains=("three", "one"), changes=changes, out=out)
     write_report(find_runs([out]), tmp_path / "few.csv", "csv")
-    program = [sys.executable, str(STUDIES / "tables.py"), str(tmp_path / "few.csv")]
-    said = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    said = printed_tables(tmp_path / "few.csv")
     made = {
         name: list(map(cells, lines)) for name, _, *lines in (p.rstrip().splitlines() for p in said.split("### ")[1:])
     }
@@ -137,3 +140,13 @@ def test_the_tables_of_one_chain_and_of_single_targets(tmp_path: Path) -> None:
     assert [cell.replace("*", "") for cell in rows["few: single targets"]["aad"]] == [first, alone]
     assert rows["few: single targets"]["source"][1] == ""  # was not run
     assert "**" in said
+
+
+def test_single_targets_need_no_chain(tmp_path: Path) -> None:
+    benchmark, out = tiny_benchmark(features=True), tmp_path / "runs"
+    changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
+    run_chain(benchmark, "aad", domains=("three", "one"), changes=changes, out=out)
+    write_report(find_runs([out]), tmp_path / "pairs.csv", "csv")
+    said = printed_tables(tmp_path / "pairs.csv")
+    assert said.startswith("### pairs: single targets\n\n| method | three → one |\n")
+    assert said.count("###") == 1

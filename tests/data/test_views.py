@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cosda.data.views import _test_boxes, _weak_boxes, make_view
+from cosda.data.views import _normalise, _test_boxes, _weak_boxes, make_view
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
 from tiny import noise, smooth
 
@@ -102,6 +102,17 @@ def test_normalisation_is_exact():
     pixels = items.permute(0, 3, 1, 2).double() / 255
     mean, std = (torch.tensor(v, dtype=torch.float64).view(3, 1, 1) for v in (real.mean, real.std))
     torch.testing.assert_close(seen.double(), (pixels - mean) / std, rtol=0, atol=1e-6)
+
+
+def test_normalisation_gives_the_same_bits_however_the_colours_lie():
+    together = noise(5, 20, 30).permute(0, 3, 1, 2)  # as resizing leaves large pictures
+    apart = together.contiguous().float()  # and small ones
+    each = how(mean=(0.4, 0.5, 0.6), std=(0.1, 0.2, 0.3))
+    made = [_normalise(pictures, each) for pictures in (together, apart)]
+    assert torch.equal(*made)
+    for pictures in made:
+        assert pictures.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(apart, together.float())  # the given ones are as they were
 
 
 def test_the_pictures_stay_as_they_were():

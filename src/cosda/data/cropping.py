@@ -11,6 +11,7 @@ Torch resizes uint8 pictures fast, but only with one box for a whole batch. So t
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,16 @@ from torch.nn import functional as F
 SMALL = 48  # pixels of a side; up to here matrix products are faster than a call for each picture
 
 
+class Cut(NamedTuple):
+    """The box of one picture, and whether it is mirrored."""
+
+    top: int
+    left: int
+    tall: int
+    wide: int
+    mirror: bool
+
+
 def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None) -> Tensor:
     """Cut a box (top, left, height, width) out of each picture and resize it; (B, 3, S, S) in 0..255.
 
@@ -29,45 +40,50 @@ def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None
     mirrored = torch.zeros(len(items), dtype=torch.bool) if mirrored is None else mirrored
     if items.device.type != "cpu":
         return _by_grid(items, boxes, size, mirrored)
-    if not mirrored.any() and bool((boxes == boxes[:1]).all()):
-        return _resize(items, boxes[0].tolist(), size)
+    cuts = [Cut(*values) for values in zip(*boxes.T.tolist(), mirrored.tolist(), strict=True)]
+    if not cuts[0].mirror and all(cut == cuts[0] for cut in cuts):
+        return _resize(items, cuts[0], size)
     if max(size, *items.shape[1:3]) <= SMALL:
-        return _by_products(items, boxes, size, mirrored)
+        return _by_products(items, cuts, size)
     made = []
-    for i, (box, mirror) in enumerate(zip(boxes.tolist(), mirrored.tolist(), strict=True)):
-        picture = _resize(items[i : i + 1], box, size)
-        made.append(picture.flip(3) if mirror else picture)
+    for i, cut in enumerate(cuts):
+        picture = _resize(items[i : i + 1], cut, size)
+        made.append(picture.flip(3) if cut.mirror else picture)
     return torch.cat(made)
 
 
-def _resize(items: Tensor, box: list[int], size: int) -> Tensor:
-    """One box out of all pictures."""
-    top, left, tall, wide = box
+def _resize(items: Tensor, cut: Cut, size: int) -> Tensor:
+    """One box out of all pictures, not mirrored."""
     # A view: the memory stays channels-last, as the network wants it.
-    pictures = items[:, top : top + tall, left : left + wide].permute(0, 3, 1, 2)
-    if (tall, wide) == (size, size):
+    pictures = items[:, cut.top : cut.top + cut.tall, cut.left : cut.left + cut.wide].permute(0, 3, 1, 2)
+    if (cut.tall, cut.wide) == (size, size):
         return pictures
     return F.interpolate(pictures, size=(size, size), mode="bilinear", antialias=True)
 
 
-def _by_products(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor) -> Tensor:
+def _by_products(items: Tensor, cuts: list[Cut], size: int) -> Tensor:
     """Resizing is linear along each side: one matrix for the columns of each picture, one for its rows.
 
     Torch's own resize works with integers and rounds after each side. So does this, to the same pixels: the sums
-    are small enough for floats to be exact.
+    are small enough for floats to be exact. The colours of the result lie apart.
     """
     count, height, width, _ = items.shape
-    down, across = np.zeros((count, size, height), np.float32), np.zeros((count, size, width), np.float32)
-    for i, ((top, left, tall, wide), mirror) in enumerate(zip(boxes.tolist(), mirrored.tolist(), strict=True)):
-        down[i, :, top : top + tall] = _weights(tall, size)
-        across[i, :, left : left + wide] = _weights(wide, size)[:: -1 if mirror else 1]
+    across = torch.stack([_matrix(cut.left, cut.wide, width, size, cut.mirror) for cut in cuts])
+    down = torch.stack([_matrix(cut.top, cut.tall, height, size) for cut in cuts])
     pixels = items.permute(0, 1, 3, 2).reshape(count, 3 * height, width).float()
-    rows = torch.bmm(pixels, torch.from_numpy(across).transpose(1, 2)).add_(0.5).floor_()
-    made = torch.bmm(torch.from_numpy(down), rows.view(count, height, 3 * size)).add_(0.5).floor_()
+    rows = torch.bmm(pixels, across.transpose(1, 2)).add_(0.5).floor_()
+    made = torch.bmm(down, rows.view(count, height, 3 * size)).add_(0.5).floor_()
     return made.view(count, size, 3, size).permute(0, 2, 1, 3)
 
 
 @cache
+def _matrix(start: int, side: int, whole: int, size: int, mirror: bool = False) -> Tensor:
+    """What each of ``whole`` old pixels gives to ``size`` new ones if a box cuts ``side`` of them; (size, whole)."""
+    matrix = torch.zeros(size, whole)
+    matrix[:, start : start + side] = torch.from_numpy(_weights(side, size))
+    return matrix.flip(0) if mirror else matrix
+
+
 def _weights(side: int, size: int) -> NDArray[np.float32]:
     """What each of ``side`` old pixels gives to each of ``size`` new ones; (size, side).
 

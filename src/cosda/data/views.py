@@ -15,8 +15,10 @@ policy. Feature vectors have no views: they pass as they are.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,19 +60,20 @@ def make_view(name: str, items: Tensor, how: Preprocessing, rng: torch.Generator
 
 def _weak_boxes(items: Tensor, how: Preprocessing, rng: torch.Generator, count: int | None = None) -> Tensor:
     """Boxes for a batch of ``count`` pictures such as these; of as many as these unless given."""
-    count, height, width = count or len(items), *items.shape[1:3]
+    count, (height, width) = count or len(items), items.shape[1:3]
+    whole = np.array([height, width])
+    # Only what is drawn is torch's: for a few numbers numpy's calls are several times as fast.
     if how.profile == "shot":
-        tall, wide = round(height * SHOT_SIDE), round(width * SHOT_SIDE)
-        sizes = torch.tensor([[tall, wide]]).expand(count, 2)
+        sizes = np.tile([round(height * SHOT_SIDE), round(width * SHOT_SIDE)], (count, 1))
     else:
         # Area and aspect are drawn independently; a side that would stick out is cut to the picture's.
-        area = height * width * torch.empty(count).uniform_(*AREA, generator=rng)
-        aspect = torch.empty(count).uniform_(*map(math.log, ASPECT), generator=rng).exp()
-        tall_, wide_ = (area / aspect).sqrt().round(), (area * aspect).sqrt().round()
-        sizes = torch.stack([tall_.clamp(1, height), wide_.clamp(1, width)], 1).long()
-    room = torch.tensor([height, width]) - sizes + 1
-    corners = (torch.rand(count, 2, generator=rng) * room).long()
-    return torch.cat([corners, sizes], 1)
+        area = height * width * torch.empty(count).uniform_(*AREA, generator=rng).numpy()
+        aspect = torch.empty(count).uniform_(*map(math.log, ASPECT), generator=rng).exp().numpy()
+        sides = np.rint(np.sqrt(np.stack([area / aspect, area * aspect], 1)))
+        sizes = np.minimum(np.maximum(sides, 1), whole).astype(np.int64)
+    room = (whole - sizes + 1).astype(np.float32)
+    corners = (torch.rand(count, 2, generator=rng).numpy() * room).astype(np.int64)
+    return torch.from_numpy(np.concatenate([corners, sizes], 1))
 
 
 def _test_boxes(items: Tensor, how: Preprocessing) -> Tensor:
@@ -94,15 +97,24 @@ def _auto_augment(pictures: Tensor, seed: int, rows: Rows) -> Tensor:
 
 
 def _normalise(pictures: Tensor, how: Preprocessing) -> Tensor:
-    """(x / 255 - mean) / std as one multiplication and one addition; the result is channels-last.
-
-    A whole row of pixels is one line of numbers to the processor; with the three channels as the innermost loop it
-    takes several times as long.
-    """
+    """(x / 255 - mean) / std as one multiplication and one addition; the result is channels-last."""
     count, _, height, width = pictures.shape
+    shift, scale = _shift_and_scale(how)
+    if pictures.stride(1) != 1:
+        # The colours lie apart: each is turned, scaled and shifted on its way to its place.
+        made = torch.empty(count, height, width, 3, device=pictures.device)
+        for colour, factor in enumerate(scale.tolist()):
+            torch.add(shift[colour], pictures[:, colour], alpha=factor, out=made[..., colour])
+        return made.permute(0, 3, 1, 2)
+    # A whole row of pixels is one line of numbers to the processor; with the three channels as the innermost loop it
+    # takes several times as long.
     rows = pictures.permute(0, 2, 3, 1).reshape(count, height, 3 * width).float()
-    mean, std = torch.tensor(how.mean), torch.tensor(how.std)
-    shift, scale = (values.repeat(width).to(rows.device) for values in (-mean / std, 1 / (255 * std)))
     # `rows` is a new tensor, because uint8 pictures were converted and float ones were made by the view itself.
-    torch.addcmul(shift, rows, scale, out=rows)
+    torch.addcmul(shift.repeat(width).to(rows.device), rows, scale.repeat(width).to(rows.device), out=rows)
     return rows.view(count, height, width, 3).permute(0, 3, 1, 2)
+
+
+@cache
+def _shift_and_scale(how: Preprocessing) -> tuple[Tensor, Tensor]:
+    mean, std = torch.tensor(how.mean), torch.tensor(how.std)
+    return -mean / std, 1 / (255 * std)
