@@ -87,6 +87,14 @@ def test_what_processors_have(monkeypatch):
     assert lacking("16", torch.device("cuda")) == ""
 
 
+def test_a_cpu_that_dies_of_it_is_found_out(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True}, raising=False)
+    monkeypatch.setattr(arithmetic, "TRIAL", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    watcher = Notes()
+    assert environment.open_arithmetic("bf16", False, CPU, watcher) == Arithmetic("32")
+    assert ["fails" in text and "float32" in text for text in watcher.texts] == [True]
+
+
 def test_only_known_precisions(tmp_path):
     with pytest.raises(CosdaError, match="precision = 8 is not possible; it must be one of 32, bf16, 16"):
         chain(tmp_path, "8")

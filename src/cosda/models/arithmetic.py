@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeVar
 
 import torch
@@ -17,6 +20,15 @@ Precision = Literal["32", "bf16", "16"]
 DTYPES = {"bf16": torch.bfloat16, "16": torch.float16}
 # What processors call it when they multiply bf16; others imitate it, many times slower than float32.
 BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
+# Some virtual machines announce instructions (AMX) that kill whoever uses them: in products, and on the way back
+# through strided convolutions.
+TRIAL = """
+import torch
+layers = torch.nn.Sequential(torch.nn.Conv2d(16, 32, 3, stride=2), torch.nn.Flatten(), torch.nn.Linear(32, 32))
+with torch.autocast("cpu", torch.bfloat16):
+    made = layers(torch.ones(8, 16, 4, 4, requires_grad=True))
+made.float().sum().backward()
+"""
 VERSIONS = 32  # of one compiled module; torch's own limit of 8 can be reached, and it then goes on uncompiled
 
 
@@ -66,7 +78,15 @@ def lacking(precision: Precision, device: torch.device) -> str:
     if precision == "16":
         return "float16 is for GPUs"
     known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return "" if any(known.get(name) for name in BF16) else "this CPU has no bf16 arithmetic"
+    if not any(known.get(name) for name in BF16):
+        return "this CPU has no bf16 arithmetic"
+    return "" if _survived(TRIAL) else "this CPU fails at the bf16 arithmetic that it announces"
+
+
+@cache
+def _survived(program: str) -> bool:
+    """Whether a process of its own comes to the end of a program."""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
 
 
 def check_compiler() -> None:
