@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from cosda.data import loader as loader_module
 from cosda.data.domain import Domain, Files
 from cosda.data.loader import Loader, open_loader, prefetched
 from cosda.preprocessing import FEATURE_VECTORS
@@ -95,6 +96,22 @@ def test_epoch_pictures_is_the_most_that_an_epoch_sees(limit, pictures):
     if 1 < limit < 20:
         assert set(got) != set(order(loader.epoch(0, 1)))  # the next epoch sees others
     assert order(loader.sweep()) == list(range(20))
+
+
+@pytest.mark.parametrize("views", [("weak",), ("weak", "strong", "strong"), ("test",)])
+def test_batches_whose_views_are_made_together_are_those_made_alone(monkeypatch, views):
+    loader, made = tiny_loader(batch_size=4), []
+    sample = int(np.prod(loader.items.shape[1:]))
+    for together in (1, 2 * 4 * sample, 1000 * sample):  # one batch, two, all
+        monkeypatch.setattr(loader_module, "TOGETHER", together)
+        made.append(list(loader.epoch(1, 2, views)))
+    alone, *others = made
+    assert len(alone) > 2
+    for batches in others:
+        for batch, single in zip(batches, alone, strict=True):
+            assert torch.equal(batch.index, single.index)
+            assert len(batch.views) == len(views)
+            assert all(torch.equal(*both) for both in zip(batch.views, single.views, strict=True))
 
 
 def test_a_sweep_is_in_order_and_leaves_nothing_out():
@@ -189,7 +206,8 @@ def test_the_thread_ends_when_the_reader_stops_early():
     assert not prefetching()
 
 
-def test_a_loader_that_is_dropped_half_way_leaves_no_thread():
+def test_a_loader_that_is_dropped_half_way_leaves_no_thread(monkeypatch):
+    monkeypatch.setattr(loader_module, "TOGETHER", 1)
     batches = numbered(1000, 2).epoch(0, 0)
     next(batches)
     assert len(prefetching()) == 1

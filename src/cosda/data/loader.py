@@ -7,6 +7,7 @@ of a batch; then all get the whole.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from collections.abc import Iterable, Iterator
@@ -20,12 +21,15 @@ from torch import Tensor
 from cosda import distributed
 from cosda.data.domain import Domain, Files, Index, Items
 from cosda.data.edges import EdgeMixing
-from cosda.data.views import Rows, make_view
+from cosda.data.views import Draw, make_views
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive, stream
 from cosda.types import Batch
 
 T = TypeVar("T")
+
+# Numbers of which views are made at once, if a batch has fewer: for small pictures calls cost more than their work.
+TOGETHER = 2**21
 
 
 @dataclass
@@ -77,22 +81,32 @@ class Loader:
         return chunks[:-1] if len(chunks) > 1 and len(chunks[-1]) == 1 < self.batch_size else chunks
 
     def _batches(self, chunks: list[Index], views: tuple[str, ...], base: int) -> Iterator[Batch]:
-        def read() -> Iterator[tuple[Index, Tensor, Rows]]:
-            for chunk in chunks:
-                rows = Rows(len(chunk), slice(None) if self.alone else distributed.share(len(chunk)))
-                yield chunk, torch.from_numpy(np.ascontiguousarray(self.items[self.positions[chunk[rows.here]]])), rows
+        together = max(1, TOGETHER // (self.batch_size * math.prod(self.items.shape[1:])))
 
-        for step, (chunk, items, rows) in enumerate(prefetched(read())):
-            rng = stream(base, step)
+        def read() -> Iterator[tuple[list[Index], list[Draw], Tensor]]:
+            for start in range(0, len(chunks), together):
+                group = chunks[start : start + together]
+                draws = [self._draw(len(chunk), stream(base, start + i)) for i, chunk in enumerate(group)]
+                here = np.concatenate([chunk[draw.here] for chunk, draw in zip(group, draws, strict=True)])
+                yield group, draws, torch.from_numpy(np.ascontiguousarray(self.items[self.positions[here]]))
+
+        for group, draws, items in prefetched(read()):
             items = items.to(self.device, non_blocking=True)
-            made = tuple(self._view(view, items, rng, rows) for view in views)
-            yield Batch(made, torch.from_numpy(chunk).to(self.device))
+            made = [self._views(view, items, draws) for view in views]
+            for chunk, *images in zip(group, *made, strict=True):
+                yield Batch(tuple(images), torch.from_numpy(chunk).to(self.device))
 
-    def _view(self, name: str, items: Tensor, rng: torch.Generator, rows: Rows) -> Tensor:
-        made = make_view(name, items, self.preprocessing, rng, rows)
-        if self.edges is not None and name != "test" and made.dim() == 4:  # feature vectors have no edges
-            made = self.edges(made, self.preprocessing)
-        return made if self.alone else distributed.gather_rows(made, rows.total)
+    def _draw(self, count: int, rng: torch.Generator) -> Draw:
+        """Of several processes each has its own part of a batch at hand."""
+        return Draw(rng, count, slice(None) if self.alone else distributed.share(count))
+
+    def _views(self, name: str, items: Tensor, draws: list[Draw]) -> Iterator[Tensor]:
+        """One view of several batches, batch by batch."""
+        made = make_views(name, items, self.preprocessing, draws)
+        for view, draw in zip(torch.split(made, [draw.at_hand for draw in draws]), draws, strict=True):
+            if self.edges is not None and name != "test" and view.dim() == 4:  # feature vectors have no edges
+                view = self.edges(view, self.preprocessing)
+            yield view if self.alone else distributed.gather_rows(view, draw.total)
 
 
 def open_loader(

@@ -15,6 +15,7 @@ policy. Feature vectors have no views: they pass as they are.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -30,18 +31,29 @@ AREA = (0.75, 1.0)
 ASPECT = (3 / 4, 4 / 3)
 
 
-class Rows(NamedTuple):
-    """Which rows of a batch are at hand, and how many it has in total."""
+class Draw(NamedTuple):
+    """The chance of one batch: its random numbers, how many pictures it has in total, and which of them are at hand."""
 
+    rng: torch.Generator
     total: int
-    here: slice
+    here: slice = slice(None)
+
+    @property
+    def at_hand(self) -> int:
+        """How many of its pictures are."""
+        return len(range(self.total)[self.here])
 
 
-def make_view(name: str, items: Tensor, how: Preprocessing, rng: torch.Generator, rows: Rows | None = None) -> Tensor:
-    """One view of a batch: (B, H, W, 3) uint8 to (B, 3, S, S) float, or (B, d) features unchanged.
+def make_view(name: str, items: Tensor, how: Preprocessing, rng: torch.Generator) -> Tensor:
+    """One view of a batch: (B, H, W, 3) uint8 to (B, 3, S, S) float, or (B, d) features unchanged."""
+    return make_views(name, items, how, [Draw(rng, len(items))])
 
-    Where only some ``rows`` of a batch are given, random numbers are still drawn for all, so that each picture looks
-    as it would among the others.
+
+def make_views(name: str, items: Tensor, how: Preprocessing, draws: Sequence[Draw]) -> Tensor:
+    """The same for several batches at once, which lie one after the other in ``items``.
+
+    Each is drawn for by itself, and where only some of its pictures are at hand still for all of them, so that each
+    picture looks as it would in a batch alone with all the others.
     """
     if items.dim() == 2:
         return items
@@ -49,12 +61,14 @@ def make_view(name: str, items: Tensor, how: Preprocessing, rng: torch.Generator
         return _normalise(crop(items, _test_boxes(items, how), how.size), how)
     if name not in ("weak", "strong"):
         raise ValueError(f"unknown view '{name}'; there are weak, strong and test")
-    rows = rows or Rows(len(items), slice(None))
-    boxes = _weak_boxes(items, how, rng, rows.total)[rows.here]
-    mirrored = torch.rand(rows.total, generator=rng)[rows.here] < 0.5 if how.flip else None
+    boxes = torch.cat([_weak_boxes(items, how, draw.rng, draw.total)[draw.here] for draw in draws])
+    mirrored = None
+    if how.flip:
+        mirrored = torch.cat([torch.rand(draw.total, generator=draw.rng)[draw.here] < 0.5 for draw in draws])
     pictures = crop(items, boxes, how.size, mirrored)
     if name == "strong":
-        pictures = _auto_augment(pictures, int(torch.randint(2**31, (1,), generator=rng)), rows)
+        parts = torch.split(pictures, [draw.at_hand for draw in draws])
+        pictures = torch.cat([_auto_augment(part, draw) for part, draw in zip(parts, draws, strict=True)])
     return _normalise(pictures, how)
 
 
@@ -83,15 +97,16 @@ def _test_boxes(items: Tensor, how: Preprocessing) -> Tensor:
     return torch.tensor([[(height - tall) // 2, (width - wide) // 2, tall, wide]]).expand(count, 4)
 
 
-def _auto_augment(pictures: Tensor, seed: int, rows: Rows) -> Tensor:
-    """AutoAugment draws from torch's global generator, so that is lent to it under this view's own seed."""
+def _auto_augment(pictures: Tensor, draw: Draw) -> Tensor:
+    """AutoAugment draws from torch's global generator, so that is lent to it under a seed of this batch."""
     from kornia.augmentation.auto import AutoAugment
 
+    seed = int(torch.randint(2**31, (1,), generator=draw.rng))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         augment, scaled = AutoAugment("imagenet"), pictures.float() / 255
         # One call draws one policy, so each picture gets a call of its own.
-        drawn = [augment.forward_parameters(scaled[:1].shape) for _ in range(rows.total)][rows.here]
+        drawn = [augment.forward_parameters(scaled[:1].shape) for _ in range(draw.total)][draw.here]
         views = [augment(picture[None], params=policy) for picture, policy in zip(scaled, drawn, strict=True)]
         return torch.cat(views).clamp(0, 1) * 255
 
