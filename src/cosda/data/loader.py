@@ -1,7 +1,7 @@
 """Batches: unlabelled ones for methods, labelled ones for source training and evaluation.
 
 Order and augmentation depend on (seed, stage, epoch) alone. Samples are read by a thread while the network works;
-views are then made of the whole batch on the device. Of several processes each reads, and makes views of, its own rows
+views are then made of whole batches on the device. Of several processes each reads, and makes views of, its own rows
 of a batch; then all get the whole.
 """
 
