@@ -5,9 +5,9 @@
 features --methods bn,shot,nrc,aad,dac,gsfda,cotta,cosda,cosda+nrc,cosda+aad
 features --methods bn,shot,nrc,aad,dac,gsfda --set adapt.statistics=merged
 features --methods cotta,cosda,cosda+nrc,cosda+aad --set adapt.statistics=own
-digits --methods bn,shot,cosda
-digits --methods bn,shot --set adapt.statistics=merged
-digits --methods cosda --set adapt.statistics=own
+digits --methods bn,shot,shot++,dac,edgemix,gsfda,cotta,cosda,cosda+nrc,cosda+aad
+digits --methods bn,shot,shot++,dac,edgemix,gsfda --set adapt.statistics=merged
+digits --methods cotta,cosda,cosda+nrc,cosda+aad --set adapt.statistics=own
 for rate in 1 0.1; do
   digits --methods nrc,aad --set method.encoder_rate=$rate
   digits --methods nrc,aad --set method.encoder_rate=$rate --set adapt.statistics=merged

@@ -33,7 +33,9 @@ Carry = Annotated[
         "model stays), or auto (as much as undoes little of what was learnt).",
     ),
 ]
-Epochs = Annotated[int | None, typer.Option(min=0, help="Epochs for each target (adapt.epochs).")]
+Epochs = Annotated[
+    int | None, typer.Option(min=0, help="Epochs for each target (adapt.epochs); 'source' and 'bn' keep their own.")
+]
 Batch = Annotated[int | None, typer.Option(min=1, help="Pictures in a batch (adapt.batch_size).")]
 EdgeMix = Annotated[
     float | None,
