@@ -17,6 +17,7 @@ from benches import LONG_BENCH, LONGER, bench, command, events, results, table
 from cosda.errors import CosdaError
 from cosda.run.api import run_chain
 from cosda.run.bench import Resources, expand, run_jobs
+from cosda.run.bench import cluster as cluster_engine
 from cosda.run.bench.cluster import Place, _versions
 from cosda.run.prepare import Machine
 
@@ -34,21 +35,30 @@ def test_a_cluster_on_this_machine_gives_the_same_bits(vectors: str, undisturbed
 
 
 @contextmanager
+def sigterm_kept() -> Iterator[None]:
+    """A cluster changes what SIGTERM does for the whole process."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def cluster() -> Iterator[Any]:
     """A head and a second node, with a core each."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    before = signal.getsignal(signal.SIGTERM)  # which a cluster changes for the whole process
     quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
     few = {"num_cpus": 1, "object_store_memory": 2**27, "include_dashboard": False}
-    started = Cluster(initialize_head=True, head_node_args={**few, "_system_config": quick})
-    started.second = started.add_node(num_cpus=1, object_store_memory=2**27)
-    try:
-        yield started
-    finally:
-        started.shutdown()
-        signal.signal(signal.SIGTERM, before)
+    with sigterm_kept():
+        started = Cluster(initialize_head=True, head_node_args={**few, "_system_config": quick})
+        started.second = started.add_node(num_cpus=1, object_store_memory=2**27)
+        try:
+            yield started
+        finally:
+            started.shutdown()
 
 
 # Two runs, and so one on each node, for a while.
@@ -112,6 +122,17 @@ def test_a_cluster_that_is_not_there(vectors: str, tmp_path: Path, address: str)
     jobs = expand(vectors, "source", "one>two", changes=LONGER)
     with pytest.raises(CosdaError, match=f"no Ray cluster at '{address}'"):
         run_jobs(jobs, tmp_path, Resources("ray", address=address))
+
+
+def test_a_node_that_does_not_answer(vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr(cluster_engine, "PROBE_SECONDS", 0.0)
+    jobs = expand(vectors, "source", "one>two", changes=LONGER)
+    with sigterm_kept(), pytest.raises(CosdaError, match=r"has not answered within 0 s\. If it is busy"):
+        run_jobs(jobs, tmp_path, Resources("ray", workers=1))
+    assert not ray.is_initialized()
+    assert not list(tmp_path.glob(".cosda-*"))
 
 
 def test_a_node_must_see_the_runs_and_have_the_same_versions(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from cosda.run.bench.work import Answer, Work, do_work
 from cosda.run.prepare import Machine
 
 OBJECT_STORE = 2**27  # bytes; runs send nothing but words
-PROBE_SECONDS = 60.0
+PROBE_SECONDS = 300.0  # Ray's workers come last on a busy machine, and a minute may pass until they have imported torch
 KNOCK_SECONDS = 5.0
 
 
@@ -127,6 +127,11 @@ class RayEngine:
             for complaint in self.ray.get(asked, timeout=PROBE_SECONDS):
                 if complaint:
                     raise CosdaError(complaint)
+        except self.ray.exceptions.GetTimeoutError:
+            raise CosdaError(
+                f"a node of the cluster has not answered within {PROBE_SECONDS:g} s. If it is busy, start the same "
+                "command later; if it hangs, restart Ray there. 'ray status' shows the nodes."
+            ) from None
         except self.ray.exceptions.RayError as error:
             raise CosdaError(
                 f"a node of the cluster cannot run cosda: {str(error).strip().splitlines()[-1]}. "
