@@ -128,7 +128,7 @@ def markdown(table: Iterable[list[str]]) -> str:
 LISTS = {
     "which CoSDA": r"source|cosda \((paper|authors)\)( \[(?!.*adapt\.statistics).*\])?",
     "ablations": r"cosda \(paper(, no-.*)?\)",
-    "statistics and rates": r"(bn|shot|nrc|aad|dac|gsfda|cotta|cosda \(paper\)|cosda\+\w+)"
+    "statistics and rates": r"(bn|shot(\+\+)?|nrc|aad|dac|edgemix|gsfda|cotta|cosda \(paper\)|cosda\+\w+)"
     r"( \[(adapt\.statistics|method\.encoder_rate)=[^\[]*\])?",
 }
 
