@@ -10,7 +10,6 @@ import torch
 from benchmarks.facts import Fact
 from benchmarks.pictures import write_jpegs
 from benchmarks.step import CASES, Case
-from benchmarks.straightforward import bare_step
 from benchmarks.timing import interleaved
 from cosda.data.benchmarks import load_domain
 from cosda.data.loader import Loader, open_loader
@@ -28,7 +27,7 @@ def measure(quick: bool = False) -> list[Fact]:
     keep_freed_memory()  # as every run does
     if quick:
         return _compare(CASES[1], steps=2, rounds=2)
-    return _compare(CASES[0], steps=8, rounds=8) + _compare(CASES[1], steps=32, rounds=20)
+    return _compare(CASES[0], steps=8, rounds=16) + _compare(CASES[1], steps=32, rounds=60)
 
 
 def _compare(case: Case, steps: int, rounds: int) -> list[Fact]:
@@ -37,27 +36,21 @@ def _compare(case: Case, steps: int, rounds: int) -> list[Fact]:
         how = AdaptSettings(epochs=1, batch_size=case.batch)
         training = Training(CoSDA(), case.network(), loader, how, 0, 1, "target")
         training._train_epoch()  # so that the method is in the middle of its work when its steps are asked for alone
-        step = bare_step(case.network())
         ready = list(loader.epoch(1, 0))
 
         def alone() -> None:
             for batch in ready:
                 training._update(training.method.step(batch))
 
-        def bare() -> None:
-            for batch in ready:
-                step(batch.images)
-
         def views() -> None:
             for _ in loader.epoch(1, 0):
                 pass
 
-        ways = {"epoch": training._train_epoch, "steps": alone, "bare": bare, "views": views}
+        ways = {"epoch": training._train_epoch, "steps": alone, "views": views}
         timing = interleaved(ways, rounds)
     name = f"epoch of {steps} steps, {case.name}"
     return [
         Fact.of(name, timing.ratio("epoch", "steps"), most=1.05, seconds=timing.medians),
-        Fact.of(f"{name}, against bare steps", timing.ratio("epoch", "bare")),
         Fact.of(f"reading and views alone against {steps} steps, {case.name}", timing.ratio("views", "steps")),
     ]
 
