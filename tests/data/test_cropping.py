@@ -45,6 +45,8 @@ def test_matrix_products_give_torchs_pixels_exactly(monkeypatch, height, width, 
         made[way] = crop(items, boxes, size, mirrored)
     assert made["calls"].dtype == torch.uint8
     assert made["products"].is_floating_point()
+    for pictures in made.values():
+        assert pictures.permute(0, 2, 3, 1).is_contiguous()  # as the network wants them
     assert torch.equal(made["products"], made["calls"].float())
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cosda.data.views import _normalise, _test_boxes, _weak_boxes, make_view
+from cosda.data.views import Draw, _normalise, _test_boxes, _weak_boxes, make_view
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
 from tiny import noise, smooth
 
@@ -23,6 +23,10 @@ def rng(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+def weak_boxes(items, settings):
+    return _weak_boxes(items, settings, [Draw(rng(), len(items))])
+
+
 SIZES = [(32, 32), (33, 47), (7, 5), (1, 1), (100, 20)]
 
 
@@ -30,7 +34,7 @@ SIZES = [(32, 32), (33, 47), (7, 5), (1, 1), (100, 20)]
 @pytest.mark.parametrize(("height", "width"), SIZES)
 def test_boxes_lie_within_the_picture(profile, height, width):
     items = torch.empty(500, height, width, 3, dtype=torch.uint8)
-    for boxes in (_weak_boxes(items, how(profile=profile), rng()), _test_boxes(items, how(profile=profile))):
+    for boxes in (weak_boxes(items, how(profile=profile)), _test_boxes(items, how(profile=profile))):
         top, left, tall, wide = boxes.unbind(1)
         assert boxes.shape == (500, 4)
         assert min(top.min(), left.min()) >= 0
@@ -41,7 +45,7 @@ def test_boxes_lie_within_the_picture(profile, height, width):
 
 def test_weak_boxes_have_the_area_and_the_shape_that_the_profile_says():
     items = torch.empty(4000, 200, 200, 3, dtype=torch.uint8)
-    top, left, tall, wide = _weak_boxes(items, how(), rng()).double().unbind(1)
+    top, left, tall, wide = weak_boxes(items, how()).double().unbind(1)
     free = (tall < 200) & (wide < 200)  # a side that would stick out is cut to the picture's
     area = (tall * wide / 200**2)[free]
     assert 0.74 < area.min() < 0.76
@@ -59,7 +63,7 @@ def test_weak_boxes_have_the_area_and_the_shape_that_the_profile_says():
 
 def test_shot_boxes_are_seven_eighths_anywhere_and_in_the_centre():
     items = torch.empty(2000, 256, 256, 3, dtype=torch.uint8)
-    boxes = _weak_boxes(items, how(profile="shot"), rng())
+    boxes = weak_boxes(items, how(profile="shot"))
     assert boxes[:, 2:].unique().tolist() == [224]
     assert (int(boxes[:, :2].min()), int(boxes[:, :2].max())) == (0, 32)
     assert _test_boxes(items, how(profile="shot"))[0].tolist() == [16, 16, 224, 224]
@@ -105,8 +109,8 @@ def test_normalisation_is_exact():
 
 
 def test_normalisation_gives_the_same_bits_however_the_colours_lie():
-    together = noise(5, 20, 30).permute(0, 3, 1, 2)  # as resizing leaves large pictures
-    apart = together.contiguous().float()  # and small ones
+    together = noise(5, 20, 30).permute(0, 3, 1, 2)  # as resizing leaves them
+    apart = together.contiguous().float()  # and strong views
     each = how(mean=(0.4, 0.5, 0.6), std=(0.1, 0.2, 0.3))
     made = [_normalise(pictures, each) for pictures in (together, apart)]
     assert torch.equal(*made)

@@ -10,8 +10,8 @@ Torch resizes uint8 pictures fast, but only with one box for a whole batch. So t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,16 +22,6 @@ from torch.nn import functional as F
 SMALL = 48  # pixels of a side; up to here matrix products are faster than a call for each picture
 
 
-class Cut(NamedTuple):
-    """The box of one picture, and whether it is mirrored."""
-
-    top: int
-    left: int
-    tall: int
-    wide: int
-    mirror: bool
-
-
 def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None) -> Tensor:
     """Cut a box (top, left, height, width) out of each picture and resize it; (B, 3, S, S) in 0..255.
 
@@ -40,48 +30,65 @@ def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None
     mirrored = torch.zeros(len(items), dtype=torch.bool) if mirrored is None else mirrored
     if items.device.type != "cpu":
         return _by_grid(items, boxes, size, mirrored)
-    cuts = [Cut(*values) for values in zip(*boxes.T.tolist(), mirrored.tolist(), strict=True)]
-    if not cuts[0].mirror and all(cut == cuts[0] for cut in cuts):
-        return _resize(items, cuts[0], size)
+    if not mirrored.any() and (boxes == boxes[0]).all():
+        return _resize(items, boxes[0].tolist(), size)
     if max(size, *items.shape[1:3]) <= SMALL:
-        return _by_products(items, cuts, size)
+        return _by_products(items, boxes, size, mirrored)
     made = []
-    for i, cut in enumerate(cuts):
-        picture = _resize(items[i : i + 1], cut, size)
-        made.append(picture.flip(3) if cut.mirror else picture)
+    for item, box, mirror in zip(items[:, None], boxes.tolist(), mirrored.tolist(), strict=True):
+        picture = _resize(item, box, size)
+        made.append(picture.flip(3) if mirror else picture)
     return torch.cat(made)
 
 
-def _resize(items: Tensor, cut: Cut, size: int) -> Tensor:
+def _resize(items: Tensor, box: Sequence[int], size: int) -> Tensor:
     """One box out of all pictures, not mirrored."""
+    top, left, tall, wide = box
     # A view: the memory stays channels-last, as the network wants it.
-    pictures = items[:, cut.top : cut.top + cut.tall, cut.left : cut.left + cut.wide].permute(0, 3, 1, 2)
-    if (cut.tall, cut.wide) == (size, size):
+    pictures = items[:, top : top + tall, left : left + wide].permute(0, 3, 1, 2)
+    if (tall, wide) == (size, size):
         return pictures
     return F.interpolate(pictures, size=(size, size), mode="bilinear", antialias=True)
 
 
-def _by_products(items: Tensor, cuts: list[Cut], size: int) -> Tensor:
+def _by_products(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor) -> Tensor:
     """Resizing is linear along each side: one matrix for the columns of each picture, one for its rows.
 
     Torch's own resize works with integers and rounds after each side. So does this, to the same pixels: the sums
-    are small enough for floats to be exact. The colours of the result lie apart.
+    are small enough for floats to be exact.
     """
     count, height, width, _ = items.shape
-    across = torch.stack([_matrix(cut.left, cut.wide, width, size, cut.mirror) for cut in cuts])
-    down = torch.stack([_matrix(cut.top, cut.tall, height, size) for cut in cuts])
+    top, left, tall, wide = boxes.unbind(1)
+    plain = width * (width + 1) // 2  # boxes along a line; after their matrices come the mirrored ones
+    across = _matrices(width, size).index_select(0, _number(left, wide) + plain * mirrored)
+    down = _matrices(height, size).index_select(0, _number(top, tall))
     pixels = items.permute(0, 1, 3, 2).reshape(count, 3 * height, width).float()
     rows = torch.bmm(pixels, across.transpose(1, 2)).add_(0.5).floor_()
     made = torch.bmm(down, rows.view(count, height, 3 * size)).add_(0.5).floor_()
-    return made.view(count, size, 3, size).permute(0, 2, 1, 3)
+    # A line of a picture is all its reds, all its greens, all its blues. As channels of a picture one pixel wide they
+    # are put in order by a call that is made for it: half of the time of a copy colour by colour.
+    ordered = F.channel_shuffle(made.view(count, size, 1, 3 * size).permute(0, 3, 1, 2), 3)
+    return ordered.permute(0, 2, 3, 1).reshape(count, size, size, 3).permute(0, 3, 1, 2)
+
+
+def _number(start: Tensor, side: Tensor) -> Tensor:
+    """The place of a box's matrix among all: boxes are counted by where they end, then by where they start."""
+    end = start + side
+    return end * (end - 1) // 2 + start
 
 
 @cache
-def _matrix(start: int, side: int, whole: int, size: int, mirror: bool = False) -> Tensor:
-    """What each of ``whole`` old pixels gives to ``size`` new ones if a box cuts ``side`` of them; (size, whole)."""
-    matrix = torch.zeros(size, whole)
-    matrix[:, start : start + side] = torch.from_numpy(_weights(side, size))
-    return matrix.flip(0) if mirror else matrix
+def _matrices(whole: int, size: int) -> Tensor:
+    """What each of ``whole`` old pixels gives to ``size`` new ones, for every box along a side, plain and mirrored.
+
+    (2 · boxes, size, whole), which is 7 MB for 32 of 37 pixels. Picking them from a table takes Python no time.
+    """
+    weights = {side: torch.from_numpy(_weights(side, size)) for side in range(1, whole + 1)}
+    boxes = [(start, end) for end in range(1, whole + 1) for start in range(end)]  # in the order of `_number`
+    plain = torch.zeros(len(boxes), size, whole)
+    for matrix, (start, end) in zip(plain, boxes, strict=True):
+        matrix[:, start:end] = weights[end - start]
+    return torch.cat([plain, plain.flip(1)])
 
 
 def _weights(side: int, size: int) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ policy. Feature vectors have no views: they pass as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -61,10 +61,8 @@ def make_views(name: str, items: Tensor, how: Preprocessing, draws: Sequence[Dra
         return _normalise(crop(items, _test_boxes(items, how), how.size), how)
     if name not in ("weak", "strong"):
         raise ValueError(f"unknown view '{name}'; there are weak, strong and test")
-    boxes = torch.cat([_weak_boxes(items, how, draw.rng, draw.total)[draw.here] for draw in draws])
-    mirrored = None
-    if how.flip:
-        mirrored = torch.cat([torch.rand(draw.total, generator=draw.rng)[draw.here] < 0.5 for draw in draws])
+    boxes = _weak_boxes(items, how, draws)
+    mirrored = _chance(draws, lambda draw: torch.rand(draw.total, generator=draw.rng)) < 0.5 if how.flip else None
     pictures = crop(items, boxes, how.size, mirrored)
     if name == "strong":
         parts = torch.split(pictures, [draw.at_hand for draw in draws])
@@ -72,22 +70,30 @@ def make_views(name: str, items: Tensor, how: Preprocessing, draws: Sequence[Dra
     return _normalise(pictures, how)
 
 
-def _weak_boxes(items: Tensor, how: Preprocessing, rng: torch.Generator, count: int | None = None) -> Tensor:
-    """Boxes for a batch of ``count`` pictures such as these; of as many as these unless given."""
-    count, (height, width) = count or len(items), items.shape[1:3]
+def _chance(draws: Sequence[Draw], one: Callable[[Draw], Tensor]) -> Tensor:
+    """What is drawn for the pictures at hand, batch by batch."""
+    return torch.cat([one(draw)[draw.here] for draw in draws])
+
+
+def _weak_boxes(items: Tensor, how: Preprocessing, draws: Sequence[Draw]) -> Tensor:
+    count, (height, width) = len(items), items.shape[1:3]
     whole = np.array([height, width])
+
+    def uniform(low: float, high: float) -> Tensor:
+        return _chance(draws, lambda draw: torch.empty(draw.total).uniform_(low, high, generator=draw.rng))
+
     # Only what is drawn is torch's: for a few numbers numpy's calls are several times as fast.
     if how.profile == "shot":
         sizes = np.tile([round(height * SHOT_SIDE), round(width * SHOT_SIDE)], (count, 1))
     else:
         # Area and aspect are drawn independently; a side that would stick out is cut to the picture's.
-        area = height * width * torch.empty(count).uniform_(*AREA, generator=rng).numpy()
-        aspect = torch.empty(count).uniform_(*map(math.log, ASPECT), generator=rng).exp().numpy()
+        area = height * width * uniform(*AREA).numpy()
+        aspect = uniform(*map(math.log, ASPECT)).exp().numpy()
         sides = np.rint(np.sqrt(np.stack([area / aspect, area * aspect], 1)))
         sizes = np.minimum(np.maximum(sides, 1), whole).astype(np.int64)
     room = (whole - sizes + 1).astype(np.float32)
-    corners = (torch.rand(count, 2, generator=rng).numpy() * room).astype(np.int64)
-    return torch.from_numpy(np.concatenate([corners, sizes], 1))
+    corners = _chance(draws, lambda draw: torch.rand(draw.total, 2, generator=draw.rng)).numpy()
+    return torch.from_numpy(np.concatenate([(corners * room).astype(np.int64), sizes], 1))
 
 
 def _test_boxes(items: Tensor, how: Preprocessing) -> Tensor:
@@ -115,12 +121,6 @@ def _normalise(pictures: Tensor, how: Preprocessing) -> Tensor:
     """(x / 255 - mean) / std as one multiplication and one addition; the result is channels-last."""
     count, _, height, width = pictures.shape
     shift, scale = _shift_and_scale(how)
-    if pictures.stride(1) != 1:
-        # The colours lie apart: each is turned, scaled and shifted on its way to its place.
-        made = torch.empty(count, height, width, 3, device=pictures.device)
-        for colour, factor in enumerate(scale.tolist()):
-            torch.add(shift[colour], pictures[:, colour], alpha=factor, out=made[..., colour])
-        return made.permute(0, 3, 1, 2)
     # A whole row of pixels is one line of numbers to the processor; with the three channels as the innermost loop it
     # takes several times as long.
     rows = pictures.permute(0, 2, 3, 1).reshape(count, height, 3 * width).float()
