@@ -17,7 +17,7 @@ from cosda.errors import CosdaError
 from cosda.models.artifact import load
 from cosda.models.network import place, same_weights, statistics
 from cosda.records import Run, find_runs
-from cosda.run.api import make_plan, run_chain
+from cosda.run.api import evaluate, make_plan, run_chain
 from cosda.run.catalogue import cost_rows
 from cosda.run.chain import carried_path
 from cosda.run.evaluate import embed, predicted_classes
@@ -35,6 +35,18 @@ def quick(
     benchmark: Benchmark, out: Path, method: str = "cosda", changes: tuple[str, ...] = (), **options: object
 ) -> Run:
     return run_chain(benchmark, method, changes=(*QUICK, *changes), out=out, **options)  # type: ignore[arg-type]
+
+
+def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows by one whenever a chain measures a model on a domain."""
+    looks: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        looks.append(1)
+        return predicted_classes(*given)
+
+    monkeypatch.setattr("cosda.run.chain.predicted_classes", counted)
+    return looks
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +73,44 @@ def test_losses_rates_and_target_accuracy_of_every_epoch_are_recorded(finished: 
     assert curve == [(s, e, d) for s, target in ((1, "two"), (2, "three")) for e in (0, 1) for d in (target, "one")]
 
 
-def test_the_carried_model_is_that_of_the_last_epoch(finished: Run) -> None:
-    for stage, domain in ((1, "two"), (2, "three")):
-        last = next(finished.of("accuracy", stage=stage, epoch=1, domain=domain))
-        carried = next(finished.of("accuracy", stage=stage, epoch=None, domain=domain))
-        assert last["correct"] == carried["correct"]
+@pytest.mark.parametrize(
+    ("method", "select", "changes"),
+    [
+        ("cosda", "last", ()),
+        ("cosda", "last", ("measure=target",)),
+        ("nrc", "agreement", ()),  # prefers an early epoch
+        ("nrc", "last", ("carry=interpolate",)),
+        ("nrc", "last", ("adapt.statistics=merged",)),
+        ("gsfda", "last", ()),
+    ],
+)
+def test_what_is_recorded_of_a_model_is_what_it_gives(
+    method: str, select: str, changes: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Some of it was measured after an epoch, and is not measured again when the stage closes."""
+    benchmark = tiny_benchmark()
+    fast = ("adapt.lr=0.3", "adapt.lr_end=0.3", "epochs=3")  # so that models differ in what they give
+    run = quick(benchmark, tmp_path, method, (*changes, *fast), select=select)
+    for record in run.of("accuracy", epoch=None):
+        name = record["domain"]
+        found = evaluate(load(carried_path(run, record["stage"])), benchmark[name], domain=name)
+        assert found.correct == record["correct"], (record["stage"], name)
+    carried, last = ([r["correct"] for r in run.of("accuracy", domain="one", epoch=epoch)] for epoch in (None, 2))
+    if select != "last" or "carry=interpolate" in changes:
+        assert carried[1:] != last, "the test could not tell them apart"
+
+
+def test_a_model_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = count_looks(monkeypatch)
+    for carry, more in (("last", 0), ("interpolate", 2)):
+        looks.clear()
+        quick(tiny_benchmark(), tmp_path, changes=(f"carry={carry}",), domains=["one", "two"])
+        # Before; source and target after each epoch; at the end what the mean of two models gives; other statistics.
+        assert len(looks) == 2 + 2 * 2 + more + 2
+
+
+def test_the_last_epochs_model_is_chosen(finished: Run) -> None:
+    assert [r["epoch"] for r in finished.of("chosen")] == [1, 1]
     assert finished.done == {"select": "last", "stages": 2}
 
 
@@ -264,19 +309,13 @@ def test_pictures_that_are_judged_and_measured_are_looked_at_once(
 ) -> None:
     tiny = tiny_benchmark()
     domains = {name: replace(d, train=np.arange(len(d)), test=np.arange(len(d))) for name, d in tiny.domains.items()}
-    benchmark, looks = replace(tiny, domains=domains, protocol="transductive"), [0]
-
-    def counted(*given: Any) -> Any:
-        looks[0] += 1
-        return predicted_classes(*given)
-
-    monkeypatch.setattr("cosda.run.chain.predicted_classes", counted)
+    benchmark, looks = replace(tiny, domains=domains, protocol="transductive"), count_looks(monkeypatch)
     accuracies, passes = [], []
     for validate in (1000, 0):
-        looks[0] = 0
+        looks.clear()
         changes = ("measure=target", f"adapt.validate={validate}")
         run = quick(benchmark, tmp_path / str(validate), changes=changes, domains=["one", "two"])
         accuracies.append(list(run.of("accuracy")))
-        passes.append(looks[0])
+        passes.append(len(looks))
     assert accuracies[0] == accuracies[1]
     assert passes[1] - passes[0] == 2, "one for each epoch"

@@ -42,6 +42,8 @@ from cosda.run.watch import Watcher
 from cosda.run.writers import Log
 from cosda.selection import Candidate
 
+Confusions = dict[str, Index | None]  # by domain; None where it has no labels
+
 
 def execute(
     plan: Plan,
@@ -125,7 +127,7 @@ class _Chain:
         self.folder.rewind(saved["records"] if saved else 0)
         first = int(saved["stage"]) if saved else 1
         if saved is None:
-            self._close_stage(0)
+            self._close_stage(0, {})
         else:  # the student that the stage began with; the method may need it to set itself up
             self.student.load_state_dict(saved["incoming"])
             self.model = replace(self.model, lineage=saved["lineage"])
@@ -154,6 +156,7 @@ class _Chain:
         selector = Selector(self.plan.select, incoming.for_domain(target), self._judged(target), how.validate)
         same = np.array_equal(selector.pictures.positions, self.domains[target].test)
         training = Training(method, student, pictures, how, self.plan.seed, stage, name, self.watcher)
+        adapted: Confusions = {}  # of the model that the rule would choose now, where they were measured
 
         def checkpoint() -> None:
             state = {"stage": stage, "training": training.state_dict(), "best": selector.best, "mean": carry.mean}
@@ -175,14 +178,19 @@ class _Chain:
             with statistics_lent(predictor, training.statistics(kind, predictor)):
                 # In the transductive protocol pictures that are judged and measured are the same: look at them once.
                 seen = predict(predictor.for_domain(target), selector.pictures) if same else None
-                accuracy = self._measure(predictor, stage, facts.epoch, target, seen=seen)
+                found = {target: self._confusion(predictor, target, seen)}
+                accuracy = self._record(found[target], stage, facts.epoch, target)
                 if how.measure == "source":
-                    self._measure(predictor, stage, facts.epoch, self.plan.domains[0])
+                    source = self.plan.domains[0]
+                    found[source] = self._confusion(predictor, source)
+                    self._record(found[source], stage, facts.epoch, source)
                 scores = selector.scores(predictor.for_domain(target), seen)
             if scores:
                 judged = {"epoch": facts.epoch, "pictures": len(selector.pictures), "scores": scores}
                 self.folder.append("validation", stage=stage, **judged)
             selector.consider(Candidate(facts.epoch, accuracy, scores), model)
+            if selector.best is None or selector.best["epoch"] == facts.epoch:
+                adapted.update(found)
             carry.follow(model)
             checkpoint()
 
@@ -207,7 +215,7 @@ class _Chain:
         settings = {"seed": self.plan.seed, "epochs": how.epochs, "settings": method.settings()}
         rule = {"select": self.plan.select, "epoch": best["epoch"], "carry": how.carry, "share": carried["share"]}
         self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **settings, **rule}])
-        self._close_stage(stage)
+        self._close_stage(stage, {} if carried["share"] else adapted)
         self._measure_otherwise(stage, kind, handed)
 
     def _take(self, state: State, kind: str) -> None:
@@ -215,12 +223,18 @@ class _Chain:
         self.student.load_state_dict(state["network"])
         set_statistics(self.student, state[kind])
 
-    def _close_stage(self, stage: int) -> None:
-        """Save what the stage hands on, and measure it on all domains of the chain, seen or not."""
+    def _close_stage(self, stage: int, known: Confusions) -> None:
+        """Save what the stage hands on, and measure it on all domains of the chain, seen or not.
+
+        ``known`` are the confusions of those on which this very model was measured after its epoch.
+        """
         self.model.save(self.folder.path / "models" / f"stage-{stage}", overwrite=True, link=True)
         confusions: dict[str, Index] = {}
-        for name in self.plan.domains:
-            self._measure(self.student, stage, None, name, confusions=confusions)
+        for number, name in enumerate(self.plan.domains):
+            matrix = known[name] if name in known else self._confusion(self.student, name)
+            self._record(matrix, stage, None, name)
+            if matrix is not None:
+                confusions[f"d{number}"] = matrix.astype(np.int32)
         last = stage == len(self.plan.domains) - 1
         if confusions and (last or stage == 0):
             self._store("confusion", stage, confusions)
@@ -233,38 +247,33 @@ class _Chain:
         if found[other]:
             with statistics_lent(self.student, found[other]):
                 for name in self.plan.domains:
-                    self._measure(self.student, stage, None, name, record="alternative", statistics=other)
+                    matrix = self._confusion(self.student, name)
+                    self._record(matrix, stage, None, name, "alternative", statistics=other)
 
-    def _measure(
-        self,
-        network: Network,
-        stage: int,
-        epoch: int | None,
-        name: str,
-        record: str = "accuracy",
-        confusions: dict[str, Index] | None = None,
-        seen: Tensor | None = None,
-        **more: str,
-    ) -> float | None:
-        """The benchmark's accuracy on a domain, which is recorded too; None where there are no labels.
+    def _confusion(self, network: Network, name: str, seen: Tensor | None = None) -> Index | None:
+        """Which class of a domain is taken for which; None where there are no labels.
 
         ``seen`` are predictions for its test pictures, where somebody has made them already.
         """
         domain = self.domains.get(name)
         if domain is None or domain.labels is None or len(domain.test) == 0:
             return None
-        labels, classes = domain.labels[domain.test], len(self.plan.classes)
         if seen is None:
             predicted = predicted_classes(network.for_domain(name), self._test_loader(domain))
         else:
             predicted = seen.argmax(dim=1).cpu().numpy()
-        matrix = confusion(predicted, labels, classes)
+        return confusion(predicted, domain.labels[domain.test], len(self.plan.classes))
+
+    def _record(
+        self, matrix: Index | None, stage: int, epoch: int | None, name: str, kind: str = "accuracy", **more: str
+    ) -> float | None:
+        """The benchmark's accuracy on a domain, which is written down; None where there are no labels."""
+        if matrix is None:
+            return None
         images, correct = counts(matrix)
-        if confusions is not None:
-            confusions[f"d{self.plan.domains.index(name)}"] = matrix.astype(np.int32)
         facts = {"domain": name, "split": "test", "images": images, "correct": correct}
-        self.folder.append(record, stage=stage, epoch=epoch, **facts, **more)
-        if record == "accuracy":
+        self.folder.append(kind, stage=stage, epoch=epoch, **facts, **more)
+        if kind == "accuracy":
             self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
         return metrics.accuracy(self.plan.headline, correct, images)
 
