@@ -27,7 +27,7 @@ def measure(quick: bool = False) -> list[Fact]:
     keep_freed_memory()  # as every run does
     if quick:
         return _compare(CASES[1], steps=2, rounds=2)
-    return _compare(CASES[0], steps=8, rounds=16) + _compare(CASES[1], steps=32, rounds=60)
+    return _compare(CASES[0], steps=8, rounds=16) + _compare(CASES[1], steps=32, rounds=120)
 
 
 def _compare(case: Case, steps: int, rounds: int) -> list[Fact]:
