@@ -76,6 +76,7 @@ def _chance(draws: Sequence[Draw], one: Callable[[Draw], Tensor]) -> Tensor:
 
 
 def _weak_boxes(items: Tensor, how: Preprocessing, draws: Sequence[Draw]) -> Tensor:
+    """Boxes (top, left, height, width) of training views, one for each picture at hand."""
     count, (height, width) = len(items), items.shape[1:3]
     whole = np.array([height, width])
 
