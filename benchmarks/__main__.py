@@ -1,6 +1,6 @@
 """Run the benchmarks that are named, or all; print what they found and write it as JSON; make the table of it.
 
-python -m benchmarks                     # all: about half an hour on two cores
+python -m benchmarks                     # all: about an hour on two cores
 python -m benchmarks step views          # some
 python -m benchmarks --quick             # all at tiny sizes: does everything work? The numbers mean nothing
 python -m benchmarks --table --into docs/performance.md
@@ -16,7 +16,8 @@ from typing import Any
 from benchmarks.facts import BUSY, machine, put_into, table, write
 
 ALL = (
-    "step", "epoch", "views", "adaptation", "evaluation", "neighbours", "teacher", "scaling", "startup", "memory",
+    "step", "epoch", "views", "adaptation", "arithmetic", "evaluation", "neighbours", "teacher", "scaling", "startup",
+    "memory",
 )  # fmt: skip
 
 

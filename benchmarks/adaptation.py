@@ -6,15 +6,15 @@ import os
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks.alone import alone
+from benchmarks.alone import in_turn
 from benchmarks.facts import Fact
 from benchmarks.straightforward import adapt as straightforward
-from benchmarks.timing import Timing
 from cosda.data.benchmarks import load
 from cosda.data.domain import Domain, Files
 from cosda.models.artifact import Model
@@ -36,7 +36,7 @@ class Case:
     epochs: int = 5
     batch: int = 32
     pictures: int = 0  # so many of webcam's; 0 is all 795
-    rounds: int = 2
+    rounds: int = 4
     workers: int = os.cpu_count() or 1  # of the straightforward way's DataLoader
 
 
@@ -50,11 +50,7 @@ def measure(quick: bool = False) -> list[Fact]:
 
 def compare(case: Case) -> list[Fact]:
     """Both ways, one after the other, in so many rounds."""
-    seconds: dict[str, list[float]] = {"ours": [], "straightforward": []}
-    for _ in range(case.rounds):
-        for name, values in seconds.items():
-            values.append(alone(WAYS[name], case))
-    timing = Timing(seconds)
+    timing = in_turn({"ours": partial(our_way, case), "straightforward": partial(their_way, case)}, case.rounds)
     pictures = case.pictures or "all"
     name = f"adaptation to webcam ({pictures} pictures), {case.encoder}, {case.side} px, {case.epochs} epochs"
     return [Fact.of(name, timing.ratio("ours", "straightforward"), most=0.5, seconds=timing.medians)]
@@ -92,9 +88,6 @@ def their_way(case: Case) -> float:
     seconds = time.perf_counter() - start
     assert len(measured) == case.epochs + 3
     return seconds
-
-
-WAYS = {"ours": our_way, "straightforward": their_way}
 
 
 def _webcam(case: Case) -> tuple[Domain, tuple[str, ...]]:

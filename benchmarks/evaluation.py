@@ -7,7 +7,6 @@ which `cosda` sets up. The last line of each network has both with memory kept.
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from benchmarks.alone import alone
 from benchmarks.facts import Fact
 from benchmarks.straightforward import fill_bank
-from benchmarks.timing import Timing
+from benchmarks.timing import Timing, seconds
 from cosda.data.loader import Loader
 from cosda.models.encoders import Architecture
 from cosda.models.network import Network, place
@@ -43,12 +42,12 @@ def measure(quick: bool = False) -> list[Fact]:
 
 
 def _compare(case: str, encoder: str, side: int, count: int, rounds: int) -> list[Fact]:
-    seconds: dict[str, list[float]] = {}
+    taken: dict[str, list[float]] = {}
     for _ in range(rounds):
         for kept in (True, False):
             for name, value in alone(passes, encoder, side, count, kept).items():
-                seconds.setdefault(name, []).append(value)
-    timing = Timing(seconds)
+                taken.setdefault(name, []).append(value)
+    timing = Timing(taken)
     facts = [
         Fact.of(f"{name}, {case}", timing.ratio(theirs, name), least=1.5, seconds=timing.medians)
         for name, theirs in YARDSTICKS.items()
@@ -77,14 +76,7 @@ def passes(encoder: str, side: int, count: int, kept: bool) -> dict[str, float]:
         }
     else:
         candidates = {"plain loop": lambda: plain_loop(plain, ready), "plain bank": lambda: fill_bank(plain, ready)}
-    return {name: _seconds(candidate) for name, candidate in candidates.items()}
-
-
-def _seconds(candidate: Callable[[], object]) -> float:
-    candidate()  # the first call sets things up
-    start = time.perf_counter()
-    candidate()
-    return time.perf_counter() - start
+    return {name: seconds(candidate) for name, candidate in candidates.items()}
 
 
 def plain_loop(network: nn.Module, batches: list[Tensor]) -> list[Tensor]:

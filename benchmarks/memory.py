@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
 import torch
 
-from benchmarks.alone import alone
+from benchmarks.alone import in_turn
 from benchmarks.facts import Fact
-from benchmarks.timing import Timing
+from benchmarks.timing import seconds
 from cosda.models.encoders import build_encoder
 from cosda.models.network import place
 from cosda.run.memory import keep_freed_memory
@@ -19,24 +19,17 @@ def measure(quick: bool = False) -> list[Fact]:
     case, encoder, side, batch = (
         ("small ResNet, 32 px", "small", 32, 8) if quick else ("ResNet-18, 224 px", "resnet18", 224, 64)
     )
-    seconds: dict[str, list[float]] = {"kept": [], "default": []}
-    for _ in range(1 if quick else 4):
-        for name, values in seconds.items():
-            values.append(alone(passes, name == "kept", encoder, side, batch))
-    timing = Timing(seconds)
+    ways = {name: partial(passes, kept, encoder, side, batch) for name, kept in (("kept", True), ("default", False))}
+    timing = in_turn(ways, 1 if quick else 4)
     name = f"inference with memory kept, {case}, batch {batch}"
     return [Fact.of(name, timing.ratio("default", "kept"), seconds=timing.medians)]
 
 
 def passes(kept: bool, encoder: str, side: int, batch: int) -> float:
-    """Seconds of three forward passes."""
+    """Seconds of a forward pass."""
     if kept:
         keep_freed_memory()
     network = place(build_encoder(encoder), torch.device("cpu")).eval()
     images = torch.randn(batch, 3, side, side).contiguous(memory_format=torch.channels_last)
     with torch.inference_mode():
-        network(images)
-        start = time.perf_counter()
-        for _ in range(3):
-            network(images)
-    return time.perf_counter() - start
+        return seconds(lambda: network(images), 3)

@@ -83,7 +83,7 @@ def adapt(
 ) -> list[float]:
     """A CoSDA adaptation; accuracies before, after each epoch, and at the end with either kind of statistics."""
     teacher, student = copy.deepcopy(network), copy.deepcopy(network)
-    optimiser = torch.optim.SGD(student.parameters(), lr=2e-3, momentum=0.9, weight_decay=5e-4)
+    step = two_pass_step(teacher, student)
     train = DataLoader(Pictures(files, labels, size, True), batch, shuffle=True, num_workers=workers)
     test = DataLoader(Pictures(files, labels, size, False), 128, num_workers=workers)
     merged = [buffer.clone() for buffer in network.buffers()]  # statistics that are measured and handed on
@@ -93,7 +93,7 @@ def adapt(
         student.train()
         for images, _ in train:
             if len(images) > 1:
-                _step(teacher, student, optimiser, images)
+                step(images)
         momentum = 0.99 - 0.09 * (1 + math.cos(math.pi * epoch / epochs)) / 2
         average(list(teacher.parameters()), list(student.parameters()), momentum)
         average(merged, list(student.buffers()), momentum)
@@ -105,17 +105,23 @@ def adapt(
     return found
 
 
-def _step(teacher: nn.Module, student: nn.Module, optimiser: torch.optim.Optimizer, images: Tensor) -> None:
-    with torch.no_grad():
-        labels = F.softmax(teacher(images).logits / 0.07, dim=1)
-    share, order = random.betavariate(2, 2), torch.randperm(len(images))
-    mixed = F.log_softmax(student(share * images + (1 - share) * images[order]).logits, dim=1)
-    consistency = -((share * labels + (1 - share) * labels[order]) * mixed).sum(1).mean()
-    p = F.softmax(student(images).logits, dim=1)
-    information = (p * (torch.log(p + 1e-5) - torch.log(p.mean(0) + 1e-5))).sum(1).mean()
-    optimiser.zero_grad()
-    (consistency - information).backward()  # type: ignore[no-untyped-call]
-    optimiser.step()
+def two_pass_step(teacher: nn.Module, student: nn.Module) -> Callable[[Tensor], None]:
+    """A CoSDA step of the straightforward way: the student sees the mixed and the clean batch."""
+    optimiser = torch.optim.SGD(student.parameters(), lr=2e-3, momentum=0.9, weight_decay=5e-4)
+
+    def step(images: Tensor) -> None:
+        with torch.no_grad():
+            labels = F.softmax(teacher(images).logits / 0.07, dim=1)
+        share, order = random.betavariate(2, 2), torch.randperm(len(images))
+        mixed = F.log_softmax(student(share * images + (1 - share) * images[order]).logits, dim=1)
+        consistency = -((share * labels + (1 - share) * labels[order]) * mixed).sum(1).mean()
+        p = F.softmax(student(images).logits, dim=1)
+        information = (p * (torch.log(p + 1e-5) - torch.log(p.mean(0) + 1e-5))).sum(1).mean()
+        optimiser.zero_grad()
+        (consistency - information).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    return step
 
 
 def average(slow: list[Tensor], fast: list[Tensor], momentum: float) -> None:

@@ -68,6 +68,15 @@ def interleaved(candidates: Mapping[str, Callable[[], object]], rounds: int, war
     return Timing(seconds)
 
 
+def seconds(candidate: Callable[[], object], count: int = 1) -> float:
+    """Of one call; the mean of so many, after one that sets things up."""
+    candidate()
+    start = time.perf_counter()
+    for _ in range(count):
+        candidate()
+    return (time.perf_counter() - start) / count
+
+
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Within the block torch computes with so many threads."""
