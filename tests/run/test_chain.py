@@ -45,7 +45,7 @@ def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         looks.append(1)
         return predicted_classes(*given)
 
-    monkeypatch.setattr("cosda.run.chain.predicted_classes", counted)
+    monkeypatch.setattr("cosda.run.measure.predicted_classes", counted)
     return looks
 
 

@@ -13,6 +13,13 @@ import numpy as np
 import pytest
 from benches import files_now, lines_recorded, results
 
+from cosda.errors import CosdaError
+from cosda.records import Run
+from cosda.run.api import run_chain
+from cosda.run.checkpoint import load_checkpoint
+from cosda.run.watch import Watcher
+from tiny import tiny_benchmark
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -84,3 +91,62 @@ def test_a_second_process_on_one_run_folder_says_so_and_stops(tmp_path: Path) ->
     finally:
         first.kill()
         first.wait()
+
+
+class StopsAt(Watcher):
+    """Interrupts a run as Ctrl-C does, before the first step of the task whose name ends so."""
+
+    def __init__(self, end: str) -> None:
+        self.end_of_task = end
+
+    def begin(self, task: str, steps: int, unit: str = "steps") -> None:
+        if task.endswith(self.end_of_task):
+            raise KeyboardInterrupt
+
+
+def short(out: Path, method: str = "cosda", changes: tuple[str, ...] = (), watcher: Watcher | None = None) -> Run:
+    quick = ("epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8", "network.bottleneck=8")
+    small = ("network.encoder=small", "data.size=16", "carry=interpolate", "carry_share=0.5")
+    return run_chain(tiny_benchmark(), method, changes=(*quick, *small, *changes), out=out, watcher=watcher)
+
+
+def interrupted(out: Path, epoch: int, method: str = "cosda", changes: tuple[str, ...] = ()) -> Path:
+    """The folder of a run that was stopped in its last stage."""
+    last = list(tiny_benchmark().domains)[-1]
+    with pytest.raises(KeyboardInterrupt):
+        short(out, method, changes, StopsAt(f"→ {last} {epoch}/2"))
+    (folder,) = (path.parents[1] for path in out.glob("*/checkpoint/last.safetensors"))
+    return folder
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "changes"), [("cosda", ()), ("gsfda", ()), ("shot", ("network.freeze_encoder=true",))]
+)
+def test_a_later_stage_goes_on_from_the_model_that_it_began_with(
+    method: str, changes: tuple[str, ...], epoch: int, tmp_path: Path
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    short(whole, method, changes)
+    interrupted(parts, epoch, method, changes)
+    short(parts, method, changes)
+    assert results(parts) == results(whole)
+
+
+def test_a_checkpoint_does_not_repeat_the_model_that_the_stage_began_with(tmp_path: Path) -> None:
+    folder = interrupted(tmp_path, 2)
+    stored = load_checkpoint(folder / "checkpoint" / "last.safetensors")
+    assert set(stored) == {"stage", "training", "best", "mean", "records"}
+
+
+@pytest.mark.parametrize("trouble", ["lost", "damaged"])
+def test_without_that_model_the_run_says_how_to_go_on_and_loses_nothing(trouble: str, tmp_path: Path) -> None:
+    folder = interrupted(tmp_path, 2)
+    weights = folder / "models" / "stage-1" / "head.safetensors"
+    weights.unlink() if trouble == "lost" else weights.write_bytes(b"other")
+    records = (folder / "records.jsonl").read_bytes()
+    with pytest.raises(CosdaError, match="cannot go on where it stopped") as caught:
+        short(tmp_path)
+    assert str(weights.parent) in str(caught.value)
+    assert f"delete {folder} to start from its beginning" in str(caught.value)
+    assert (folder / "records.jsonl").read_bytes() == records

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosda import distributed, metrics
-from cosda.data.domain import Domain, Index
+from cosda import distributed
+from cosda.data.domain import Domain
 from cosda.data.loader import Loader, open_loader
 from cosda.errors import CosdaError
 from cosda.methods import Method, method_class
-from cosda.models.artifact import Model
+from cosda.models.artifact import Model, load_like
 from cosda.models.masks import MaskedNetwork
-from cosda.models.network import Network, place, statistics
+from cosda.models.network import place, statistics
 from cosda.parts.dual_speed import set_statistics, statistics_lent
 from cosda.randomness import stream
 from cosda.records import Run, RunFolder, read_run
@@ -33,7 +33,7 @@ from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.config import Plan
 from cosda.run.edges import check_edges, open_edges
 from cosda.run.environment import open_arithmetic, write_environment
-from cosda.run.evaluate import confusion, counts, embed, predicted_classes
+from cosda.run.measure import Confusions, Measurer
 from cosda.run.prepare import EVALUATION_BATCH, Machine, prepare
 from cosda.run.source import new_model, source_model, trained_part
 from cosda.run.together import open_folder
@@ -41,8 +41,6 @@ from cosda.run.validators import Selector, predict
 from cosda.run.watch import Watcher
 from cosda.run.writers import Log
 from cosda.selection import Candidate
-
-Confusions = dict[str, Index | None]  # by domain; None where it has no labels
 
 
 def execute(
@@ -121,21 +119,34 @@ class _Chain:
     watcher: Watcher
 
     def run(self) -> None:
+        self.measurer = Measurer(
+            self.plan, self.domains, self.model.preprocessing, self.folder, self.device, self.watcher
+        )
         network = trained_part(self.model.network, self.plan)
         self.student = place(network, self.device).requires_grad_(True)
         saved = load_checkpoint(self._checkpoint)
-        self.folder.rewind(saved["records"] if saved else 0)
         first = int(saved["stage"]) if saved else 1
         if saved is None:
+            self.folder.rewind(0)
             self._close_stage(0, {})
-        else:  # the student that the stage began with; the method may need it to set itself up
-            self.student.load_state_dict(saved["incoming"])
-            self.model = replace(self.model, lineage=saved["lineage"])
+        else:  # take the model that the stage began with; the method may need it to set itself up
+            began = self._model_before(first)
+            self.model.network.load_state_dict(began.network.state_dict())  # the student's weights are among these
+            self.model = replace(self.model, lineage=began.lineage)
+            self.folder.rewind(saved["records"])
         method = self.plan.make_method()
         for stage in range(first, len(self.plan.domains)):
             self._adapt(stage, method, saved)
             saved = None
         self.folder.finish(select=self.plan.select, stages=len(self.plan.domains) - 1)
+
+    def _model_before(self, stage: int) -> Model:
+        """What the stage before handed on."""
+        try:
+            return load_like(model_path(self.folder.path, stage - 1), self.model)
+        except CosdaError as error:
+            advice = f"Or delete {self.folder.path} to start from its beginning."
+            raise CosdaError(f"this run cannot go on where it stopped: {error} {advice}") from None
 
     def _adapt(self, stage: int, method: Method, saved: Any) -> None:
         target = self.plan.domains[stage]
@@ -160,9 +171,7 @@ class _Chain:
 
         def checkpoint() -> None:
             state = {"stage": stage, "training": training.state_dict(), "best": selector.best, "mean": carry.mean}
-            state["incoming"] = carry.incoming["network"]
-            progress = {"lineage": self.model.lineage, "records": self.folder.length()}
-            save_checkpoint(self._checkpoint, state | progress)
+            save_checkpoint(self._checkpoint, {**state, "records": self.folder.length()})
             self.folder.settle()
 
         def model() -> dict[str, Any]:
@@ -178,12 +187,12 @@ class _Chain:
             with statistics_lent(predictor, training.statistics(kind, predictor)):
                 # In the transductive protocol pictures that are judged and measured are the same: look at them once.
                 seen = predict(predictor.for_domain(target), selector.pictures) if same else None
-                found = {target: self._confusion(predictor, target, seen)}
-                accuracy = self._record(found[target], stage, facts.epoch, target)
+                found = {target: self.measurer.confusion(predictor, target, seen)}
+                accuracy = self.measurer.record(found[target], stage, facts.epoch, target)
                 if how.measure == "source":
                     source = self.plan.domains[0]
-                    found[source] = self._confusion(predictor, source)
-                    self._record(found[source], stage, facts.epoch, source)
+                    found[source] = self.measurer.confusion(predictor, source)
+                    self.measurer.record(found[source], stage, facts.epoch, source)
                 scores = selector.scores(predictor.for_domain(target), seen)
             if scores:
                 judged = {"epoch": facts.epoch, "pictures": len(selector.pictures), "scores": scores}
@@ -205,7 +214,7 @@ class _Chain:
             selector.best, carry.mean = saved["best"], saved["mean"]
         training.run(after_epoch)
         if stage == 1:  # the source model's; not at the beginning, so that training begins at once
-            self._embed(0, incoming)
+            self.measurer.embed(incoming, 0)
         best = selector.best or {"epoch": how.epochs - 1 if how.epochs else None, "model": model()}
         self.folder.append("chosen", stage=stage, rule=self.plan.select, epoch=best["epoch"])
         handed, carried = carry.hand_on(best["model"], predictions)
@@ -216,7 +225,10 @@ class _Chain:
         rule = {"select": self.plan.select, "epoch": best["epoch"], "carry": how.carry, "share": carried["share"]}
         self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **settings, **rule}])
         self._close_stage(stage, {} if carried["share"] else adapted)
-        self._measure_otherwise(stage, kind, handed)
+        other = "own" if kind == "merged" else "merged"
+        if handed[other]:  # part of all forgetting is in the statistics
+            with statistics_lent(self.student, handed[other]):
+                self.measurer.with_other_statistics(self.student, stage, other)
 
     def _take(self, state: State, kind: str) -> None:
         """Let the student be a model that the stage kept."""
@@ -224,79 +236,14 @@ class _Chain:
         set_statistics(self.student, state[kind])
 
     def _close_stage(self, stage: int, known: Confusions) -> None:
-        """Save what the stage hands on, and measure it on all domains of the chain, seen or not.
-
-        ``known`` are the confusions of those on which this very model was measured after its epoch.
-        """
-        self.model.save(self.folder.path / "models" / f"stage-{stage}", overwrite=True, link=True)
-        confusions: dict[str, Index] = {}
-        for number, name in enumerate(self.plan.domains):
-            matrix = known[name] if name in known else self._confusion(self.student, name)
-            self._record(matrix, stage, None, name)
-            if matrix is not None:
-                confusions[f"d{number}"] = matrix.astype(np.int32)
-        last = stage == len(self.plan.domains) - 1
-        if confusions and (last or stage == 0):
-            self._store("confusion", stage, confusions)
-        if last:
-            self._embed(stage, self.student)
-
-    def _measure_otherwise(self, stage: int, kind: str, found: Mapping[str, Any]) -> None:
-        """What the same weights give with the other BatchNorm statistics: part of all forgetting is in these."""
-        other = "own" if kind == "merged" else "merged"
-        if found[other]:
-            with statistics_lent(self.student, found[other]):
-                for name in self.plan.domains:
-                    matrix = self._confusion(self.student, name)
-                    self._record(matrix, stage, None, name, "alternative", statistics=other)
-
-    def _confusion(self, network: Network, name: str, seen: Tensor | None = None) -> Index | None:
-        """Which class of a domain is taken for which; None where there are no labels.
-
-        ``seen`` are predictions for its test pictures, where somebody has made them already.
-        """
-        domain = self.domains.get(name)
-        if domain is None or domain.labels is None or len(domain.test) == 0:
-            return None
-        if seen is None:
-            predicted = predicted_classes(network.for_domain(name), self._test_loader(domain))
-        else:
-            predicted = seen.argmax(dim=1).cpu().numpy()
-        return confusion(predicted, domain.labels[domain.test], len(self.plan.classes))
-
-    def _record(
-        self, matrix: Index | None, stage: int, epoch: int | None, name: str, kind: str = "accuracy", **more: str
-    ) -> float | None:
-        """The benchmark's accuracy on a domain, which is written down; None where there are no labels."""
-        if matrix is None:
-            return None
-        images, correct = counts(matrix)
-        facts = {"domain": name, "split": "test", "images": images, "correct": correct}
-        self.folder.append(kind, stage=stage, epoch=epoch, **facts, **more)
-        if kind == "accuracy":
-            self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
-        return metrics.accuracy(self.plan.headline, correct, images)
-
-    def _embed(self, stage: int, network: Network) -> None:
-        known = [(number, self.domains[n]) for number, n in enumerate(self.plan.domains) if n in self.domains]
-        loaders = [(number, self._test_loader(domain), domain.labels) for number, domain in known]
-        self._store("embedding", stage, embed(network, loaders, self.plan.seed, self.plan.domains))
-
-    def _store(self, kind: str, stage: int, arrays: Mapping[str, Any]) -> None:
-        """Put what is too large for a line of the records into a file beside them."""
-        path = self.folder.path / kind / f"stage-{stage}.npz"
-        if distributed.leads():
-            path.parent.mkdir(exist_ok=True)
-            np.savez_compressed(path, allow_pickle=False, **arrays)
-        self.folder.append(kind, stage=stage, file=f"{kind}/{path.name}")
+        """Save what the stage hands on, and measure it; what is ``known`` of this very model is not measured again."""
+        self.model.save(model_path(self.folder.path, stage), overwrite=True, link=True)
+        self.measurer.everywhere(self.student, stage, known)
 
     def _judged(self, target: str) -> Loader:
         """The pictures that validators see: those of training, without labels."""
         domain = self.domains[target].without_labels()
         return open_loader(domain, "train", self.model.preprocessing, self.device, EVALUATION_BATCH, self.plan.seed)
-
-    def _test_loader(self, domain: Domain) -> Loader:
-        return open_loader(domain, "test", self.model.preprocessing, self.device, EVALUATION_BATCH)
 
     @property
     def _checkpoint(self) -> Path:
@@ -305,5 +252,9 @@ class _Chain:
 
 def carried_path(run: Run, stage: int | None = None) -> Path:
     """Where the model lies that a stage of a run handed on; the last one unless a stage is given."""
-    number = len(run.domains) - 1 if stage is None else stage
-    return run.path / "models" / f"stage-{number}"
+    return model_path(run.path, len(run.domains) - 1 if stage is None else stage)
+
+
+def model_path(folder: Path, stage: int) -> Path:
+    """Where a run's folder holds the model that a stage handed on."""
+    return folder / "models" / f"stage-{stage}"

@@ -1,0 +1,102 @@
+"""What is measured of a run's models on its domains, and written into its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cosda import distributed, metrics
+from cosda.data.domain import Domain, Index
+from cosda.data.loader import Loader, open_loader
+from cosda.models.network import Network
+from cosda.preprocessing import Preprocessing
+from cosda.records import RunFolder
+from cosda.run.config import Plan
+from cosda.run.evaluate import confusion, counts, embed, predicted_classes
+from cosda.run.prepare import EVALUATION_BATCH
+from cosda.run.watch import Watcher
+
+Confusions = dict[str, Index | None]  # by domain; None where it has no labels
+
+
+@dataclass(frozen=True)
+class Measurer:
+    """Looks at the test pictures of a run's domains with its models."""
+
+    plan: Plan
+    domains: Mapping[str, Domain]
+    preprocessing: Preprocessing
+    folder: RunFolder
+    device: torch.device
+    watcher: Watcher
+
+    def everywhere(self, network: Network, stage: int, known: Confusions) -> None:
+        """Measure what a stage hands on, on all domains of the chain, seen or not.
+
+        ``known`` are the confusions of those on which this very model was measured after its epoch.
+        """
+        confusions: dict[str, Index] = {}
+        for number, name in enumerate(self.plan.domains):
+            matrix = known[name] if name in known else self.confusion(network, name)
+            self.record(matrix, stage, None, name)
+            if matrix is not None:
+                confusions[f"d{number}"] = matrix.astype(np.int32)
+        last = stage == len(self.plan.domains) - 1
+        if confusions and (last or stage == 0):
+            self._store("confusion", stage, confusions)
+        if last:
+            self.embed(network, stage)
+
+    def with_other_statistics(self, network: Network, stage: int, kind: str) -> None:
+        """Measure the same weights on all domains, their network lent BatchNorm statistics of this other kind."""
+        for name in self.plan.domains:
+            self.record(self.confusion(network, name), stage, None, name, "alternative", statistics=kind)
+
+    def confusion(self, network: Network, name: str, seen: Tensor | None = None) -> Index | None:
+        """Which class of a domain is taken for which; None where there are no labels.
+
+        ``seen`` are predictions for its test pictures, where somebody has made them already.
+        """
+        domain = self.domains.get(name)
+        if domain is None or domain.labels is None or len(domain.test) == 0:
+            return None
+        if seen is None:
+            predicted = predicted_classes(network.for_domain(name), self._test_pictures(domain))
+        else:
+            predicted = seen.argmax(dim=1).cpu().numpy()
+        return confusion(predicted, domain.labels[domain.test], len(self.plan.classes))
+
+    def record(
+        self, matrix: Index | None, stage: int, epoch: int | None, name: str, kind: str = "accuracy", **more: str
+    ) -> float | None:
+        """The benchmark's accuracy on a domain, which is written down; None where there are no labels."""
+        if matrix is None:
+            return None
+        images, correct = counts(matrix)
+        facts = {"domain": name, "split": "test", "images": images, "correct": correct}
+        self.folder.append(kind, stage=stage, epoch=epoch, **facts, **more)
+        if kind == "accuracy":
+            self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
+        return metrics.accuracy(self.plan.headline, correct, images)
+
+    def embed(self, network: Network, stage: int) -> None:
+        """Keep features of a sample of each domain for the report's t-SNE."""
+        known = [(number, self.domains[n]) for number, n in enumerate(self.plan.domains) if n in self.domains]
+        pictures = [(number, self._test_pictures(domain), domain.labels) for number, domain in known]
+        self._store("embedding", stage, embed(network, pictures, self.plan.seed, self.plan.domains))
+
+    def _store(self, kind: str, stage: int, arrays: Mapping[str, Any]) -> None:
+        """Put what is too large for a line of the records into a file beside them."""
+        path = self.folder.path / kind / f"stage-{stage}.npz"
+        if distributed.leads():
+            path.parent.mkdir(exist_ok=True)
+            np.savez_compressed(path, allow_pickle=False, **arrays)
+        self.folder.append(kind, stage=stage, file=f"{kind}/{path.name}")
+
+    def _test_pictures(self, domain: Domain) -> Loader:
+        return open_loader(domain, "test", self.preprocessing, self.device, EVALUATION_BATCH)
