@@ -1,6 +1,6 @@
 """Run the benchmarks that are named, or all; print what they found and write it as JSON; make the table of it.
 
-python -m benchmarks                     # all: about an hour on two cores
+python -m benchmarks                     # all: an hour or more on two cores
 python -m benchmarks step views          # some
 python -m benchmarks --quick             # all at tiny sizes: does everything work? The numbers mean nothing
 python -m benchmarks --table --into docs/performance.md
