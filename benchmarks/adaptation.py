@@ -15,12 +15,12 @@ import torch
 from benchmarks.alone import in_turn
 from benchmarks.facts import Fact
 from benchmarks.straightforward import adapt as straightforward
+from cosda import api
 from cosda.data.benchmarks import load
 from cosda.data.domain import Domain, Files
+from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
-from cosda.models.encoders import Architecture
 from cosda.preprocessing import Preprocessing
-from cosda.run import api
 from cosda.run.prepare import Machine
 
 # Where Office-31 lies, with a folder for each domain.
@@ -35,7 +35,7 @@ class Case:
     side: int = 128
     epochs: int = 5
     batch: int = 32
-    pictures: int = 0  # so many of webcam's; 0 is all 795
+    images: int = 0  # so many of webcam's; 0 is all 795
     rounds: int = 4
     workers: int = os.cpu_count() or 1  # of the straightforward way's DataLoader
 
@@ -51,8 +51,8 @@ def measure(quick: bool = False) -> list[Fact]:
 def compare(case: Case) -> list[Fact]:
     """Both ways, one after the other, in so many rounds."""
     timing = in_turn({"ours": partial(our_way, case), "straightforward": partial(their_way, case)}, case.rounds)
-    pictures = case.pictures or "all"
-    name = f"adaptation to webcam ({pictures} pictures), {case.encoder}, {case.side} px, {case.epochs} epochs"
+    images = case.images or "all"
+    name = f"adaptation to webcam ({images} images), {case.encoder}, {case.side} px, {case.epochs} epochs"
     return [Fact.of(name, timing.ratio("ours", "straightforward"), most=0.5, seconds=timing.medians)]
 
 
@@ -95,7 +95,7 @@ def _webcam(case: Case) -> tuple[Domain, tuple[str, ...]]:
     domain = benchmark["webcam"]
     assert isinstance(domain.items, Files)
     assert domain.labels is not None
-    count = min(case.pictures or len(domain), len(domain))
+    count = min(case.images or len(domain), len(domain))
     chosen = np.linspace(0, len(domain) - 1, count).astype(np.int64)  # of all classes
     names = tuple(domain.items.names[i] for i in chosen)
     everything = np.arange(count)
@@ -105,5 +105,5 @@ def _webcam(case: Case) -> tuple[Domain, tuple[str, ...]]:
 
 
 if __name__ == "__main__":
-    for fact in compare(Case(epochs=2, pictures=128, rounds=1)):
+    for fact in compare(Case(epochs=2, images=128, rounds=1)):
         print(fact.case, fact.reached, fact.seconds)

@@ -36,5 +36,5 @@ def _starter() -> BaseContext:
     if sys.platform in ("win32", "darwin"):
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload(["cosda.run.api", "torch._dynamo"])  # the latter is loaded by every optimiser
+    context.set_forkserver_preload(["cosda.api", "torch._dynamo"])  # the latter is loaded by every optimiser
     return context

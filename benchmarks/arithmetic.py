@@ -17,13 +17,13 @@ from benchmarks.alone import in_turn
 from benchmarks.facts import Fact
 from benchmarks.straightforward import accuracy, bare_step, two_pass_step
 from benchmarks.timing import seconds
-from cosda.models.encoders import Architecture
-from cosda.models.fold import evaluating
+from cosda.models.architecture import Architecture
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import place
 from cosda.run.memory import keep_freed_memory
 from cosda.run.prepare import EVALUATION_BATCH
 
-WEBCAM = 795  # pictures
+WEBCAM = 795  # images
 
 
 def measure(quick: bool = False) -> list[Fact]:
@@ -63,7 +63,7 @@ def their_arithmetic(case: Case, sample: int) -> float:
 
 
 def _of_all(case: Case, sample: int, step: Callable[[], object], look: Callable[[], object], looks: int) -> float:
-    """What all steps and all looks at the pictures would take, from so many of each."""
-    pictures = case.pictures or WEBCAM
-    steps = case.epochs * math.ceil(pictures / case.batch)
-    return steps * seconds(step, sample) + looks * pictures / EVALUATION_BATCH * seconds(look, sample)
+    """What all steps and all looks at the images would take, from so many of each."""
+    images = case.images or WEBCAM
+    steps = case.epochs * math.ceil(images / case.batch)
+    return steps * seconds(step, sample) + looks * images / EVALUATION_BATCH * seconds(look, sample)

@@ -1,4 +1,4 @@
-"""A whole epoch on packed pictures against its steps alone, on views that are ready: does the loader hide?"""
+"""A whole epoch on packed images against its steps alone, on views that are ready: does the loader hide?"""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 import torch
 
 from benchmarks.facts import Fact
-from benchmarks.pictures import write_jpegs
+from benchmarks.images import write_jpegs
 from benchmarks.step import CASES, Case
 from benchmarks.timing import interleaved
+from cosda.config.schema import AdaptSettings
 from cosda.data.benchmarks import load_domain
+from cosda.data.cache import pack
 from cosda.data.loader import Loader, open_loader
-from cosda.data.pack import pack
 from cosda.methods.cosda import CoSDA
 from cosda.preprocessing import Preprocessing
-from cosda.run.adapt import Training
 from cosda.run.memory import keep_freed_memory
 from cosda.run.prepare import MARGIN
-from cosda.run.sections import AdaptSettings
+from cosda.run.train import Training
 
 
 def measure(quick: bool = False) -> list[Fact]:
@@ -59,7 +59,7 @@ def _compare(case: Case, steps: int, rounds: int) -> list[Fact]:
 
 def _packed(folder: Path, case: Case, count: int) -> Loader:
     """JPEG files, packed as a run packs them."""
-    domain = load_domain(write_jpegs(folder / "pictures", count, 2 * case.side))
+    domain = load_domain(write_jpegs(folder / "images", count, 2 * case.side))
     packed = pack(domain, round(case.side * MARGIN), folder / "cache").domain
     how = Preprocessing(size=case.side)
     return open_loader(packed, "train", how, torch.device("cpu"), case.batch)

@@ -18,7 +18,7 @@ from benchmarks.facts import Fact
 from benchmarks.straightforward import fill_bank
 from benchmarks.timing import Timing, seconds
 from cosda.data.loader import Loader
-from cosda.models.encoders import Architecture
+from cosda.models.architecture import Architecture
 from cosda.models.network import Network, place
 from cosda.parts.bank import Bank
 from cosda.parts.prototypes import see_all
@@ -32,7 +32,7 @@ YARDSTICKS = {"measuring": "plain loop", "labels": "plain loop", "bank": "plain 
 
 
 def measure(quick: bool = False) -> list[Fact]:
-    """How many times faster our passes are, which cut and normalise their pictures besides."""
+    """How many times faster our passes are, which cut and normalise their images besides."""
     if quick:
         return _compare("small ResNet, 32 px", "small", 32, 32, 1)
     return [

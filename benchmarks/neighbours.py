@@ -16,15 +16,15 @@ from cosda.parts.bank import BLOCK_BYTES, Bank
 from cosda.run.memory import linux_bytes
 
 WIDTH, BATCH, NEAR, EXTENDED = 256, 64, 5, 5
-PICTURES = 150_000
-EXPANDED = 10_000  # expanding a bank of 150,000 for 64 pictures would take 9 GiB
+IMAGES = 150_000
+EXPANDED = 10_000  # expanding a bank of 150,000 for 64 images would take 9 GiB
 
 
 def measure(quick: bool = False) -> list[Fact]:
-    """Seconds of our search through those of the yardsticks, and what it takes beside the bank."""
-    pictures, few, rounds = (2_000, 500, 2) if quick else (PICTURES, EXPANDED, 8)
-    facts = [*_against_products(pictures, rounds), _against_expanding(few, rounds)]
-    return [*facts, *_memory(pictures)]
+    """Seconds of our search through those of the baselines, and what it takes beside the bank."""
+    images, few, rounds = (2_000, 500, 2) if quick else (IMAGES, EXPANDED, 8)
+    facts = [*_against_products(images, rounds), _against_expanding(few, rounds)]
+    return [*facts, *_memory(images)]
 
 
 def ours(bank: Bank, index: Tensor) -> Tensor:
@@ -32,18 +32,18 @@ def ours(bank: Bank, index: Tensor) -> Tensor:
     return bank.neighbours(bank.neighbours(index, NEAR), EXTENDED)
 
 
-def _bank(pictures: int) -> tuple[Tensor, Tensor]:
-    """Unit features, and the pictures of a batch. Filled bit by bit: the peak of memory is to be that of the search."""
-    rng, features = torch.Generator().manual_seed(0), torch.empty(pictures, WIDTH)
-    for start in range(0, pictures, 1_000):
+def _bank(images: int) -> tuple[Tensor, Tensor]:
+    """Unit features, and the images of a batch. Filled bit by bit: the peak of memory is to be that of the search."""
+    rng, features = torch.Generator().manual_seed(0), torch.empty(images, WIDTH)
+    for start in range(0, images, 1_000):
         part = features[start : start + 1_000]
         part.copy_(F.normalize(torch.randn(part.shape, generator=rng)))
-    return features, torch.randperm(pictures, generator=rng)[:BATCH]
+    return features, torch.randperm(images, generator=rng)[:BATCH]
 
 
-def _against_products(pictures: int, rounds: int) -> list[Fact]:
-    features, index = _bank(pictures)
-    scores = torch.zeros(pictures, 1)
+def _against_products(images: int, rounds: int) -> list[Fact]:
+    features, index = _bank(images)
+    scores = torch.zeros(images, 1)
     banks = {"float32": Bank(features, scores), "half": Bank(features.half(), scores)}
 
     def bare() -> Tensor:
@@ -54,7 +54,7 @@ def _against_products(pictures: int, rounds: int) -> list[Fact]:
     timing = interleaved({"bare": bare, **candidates}, rounds)
     return [
         Fact.of(
-            f"neighbours, N = {pictures:,}, {name} bank",
+            f"neighbours, N = {images:,}, {name} bank",
             timing.ratio(name, "bare"),
             most=1.3 if name == "float32" else None,  # a half bank is for its memory
             seconds=timing.medians,
@@ -63,9 +63,9 @@ def _against_products(pictures: int, rounds: int) -> list[Fact]:
     ]
 
 
-def _against_expanding(pictures: int, rounds: int) -> Fact:
-    features, index = _bank(pictures)
-    bank = Bank(features, torch.zeros(pictures, 1))
+def _against_expanding(images: int, rounds: int) -> Fact:
+    features, index = _bank(images)
+    bank = Bank(features, torch.zeros(images, 1))
     candidates = {
         "ours": lambda: ours(bank, index),
         "expanding": lambda: expanded_neighbours(features, index, NEAR, EXTENDED),
@@ -73,21 +73,21 @@ def _against_expanding(pictures: int, rounds: int) -> Fact:
     if not torch.equal(candidates["ours"](), candidates["expanding"]()):
         raise SystemExit("the two searches disagree")
     timing = interleaved(candidates, rounds)
-    name = f"times faster than expanding the bank, N = {pictures:,}"
+    name = f"times faster than expanding the bank, N = {images:,}"
     return Fact.of(name, timing.ratio("expanding", "ours"), seconds=timing.medians)
 
 
-def _memory(pictures: int) -> list[Fact]:
+def _memory(images: int) -> list[Fact]:
     if sys.platform != "linux":
         return []
     block = BLOCK_BYTES / 2**20
-    return [Fact("memory beside the bank", alone(added_memory, pictures) / 2**20, "MiB", most=block)]
+    return [Fact("memory beside the bank", alone(added_memory, images) / 2**20, "MiB", most=block)]
 
 
-def added_memory(pictures: int) -> int:
+def added_memory(images: int) -> int:
     """The most that a search in a new process takes beyond the bank."""
-    features, index = _bank(pictures)
-    bank = Bank(features, torch.zeros(pictures, 1))
+    features, index = _bank(images)
+    bank = Bank(features, torch.zeros(images, 1))
     ours(Bank(features[:BATCH].clone(), torch.zeros(BATCH, 1)), torch.arange(BATCH))  # torch's own workspaces
     before = linux_bytes("VmHWM")
     ours(bank, index)

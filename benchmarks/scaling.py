@@ -1,4 +1,4 @@
-"""Cost against the number of pictures: of a step with its loading, of NRC's search, and of memory."""
+"""Cost against the number of images: of a step with its loading, of NRC's search, and of memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchmarks.alone import alone
 from benchmarks.facts import Fact
 from benchmarks.step import CASES
 from benchmarks.timing import interleaved
+from cosda.config.schema import AdaptSettings
 from cosda.data.loader import Loader
 from cosda.methods.cosda import CoSDA
 from cosda.parts.bank import nearest
 from cosda.preprocessing import Preprocessing
-from cosda.run.adapt import Training
 from cosda.run.memory import keep_freed_memory, linux_bytes
 from cosda.run.prepare import MARGIN
-from cosda.run.sections import AdaptSettings
+from cosda.run.train import Training
 
 CASE = CASES[1]  # small ResNet, 32 px
 SIZES = (1_000, 10_000, 50_000, 200_000)
@@ -31,15 +31,15 @@ STEPS, QUERIES, WIDTH, NEAR = 15, 64, 256, 5
 
 
 def measure(quick: bool = False) -> list[Fact]:
-    """Each cost at the largest number of pictures through that at a small one."""
+    """Each cost at the largest number of images through that at a small one."""
     sizes, steps, rounds = ((200, 400, 800), 2, 2) if quick else (SIZES, STEPS, 10)
     with tempfile.TemporaryDirectory(prefix="cosda-benchmark-") as folder:
-        files = {count: write_pictures(Path(folder) / f"{count}.npy", count) for count in sizes}
+        files = {count: write_images(Path(folder) / f"{count}.npy", count) for count in sizes}
         return [*_steps(files, steps, rounds), *_search(sizes, rounds), *_memory(files, steps)]
 
 
-def write_pictures(path: Path, count: int) -> Path:
-    """Made-up pictures as a pack holds them, written bit by bit."""
+def write_images(path: Path, count: int) -> Path:
+    """Made-up images as a pack holds them, written bit by bit."""
     side, rng = round(CASE.side * MARGIN), np.random.default_rng(0)
     items = np.lib.format.open_memmap(path, "w+", np.uint8, (count, side, side, 3))
     for start in range(0, count, 10_000):
@@ -50,26 +50,26 @@ def write_pictures(path: Path, count: int) -> Path:
 
 
 def training_on(path: Path, steps: int) -> Callable[[], object]:
-    """Epochs of a few steps, whose pictures are drawn from all of them."""
+    """Epochs of a few steps, whose images are drawn from all of them."""
     items: Any = np.load(path, mmap_mode="r")
     few = steps * CASE.batch
-    how = AdaptSettings(epochs=1, batch_size=CASE.batch, epoch_pictures=few)
+    how = AdaptSettings(epochs=1, batch_size=CASE.batch, epoch_images=few)
     loader = Loader(
-        items, np.arange(len(items)), Preprocessing(size=CASE.side), torch.device("cpu"), CASE.batch, epoch_pictures=few
+        items, np.arange(len(items)), Preprocessing(size=CASE.side), torch.device("cpu"), CASE.batch, epoch_images=few
     )
     return Training(CoSDA(), CASE.network(), loader, how, 0, 1, "target")._train_epoch
 
 
 def _steps(files: dict[int, Path], steps: int, rounds: int) -> list[Fact]:
     timing = interleaved({str(count): training_on(path, steps) for count, path in files.items()}, rounds)
-    per_picture = {name: value / (steps * CASE.batch) for name, value in timing.medians.items()}
+    per_image = {name: value / (steps * CASE.batch) for name, value in timing.medians.items()}
     first = str(min(files))
     return [
         Fact.of(
-            f"CoSDA's time for a picture, {count:,} pictures against {int(first):,}",
+            f"CoSDA's time for an image, {count:,} images against {int(first):,}",
             timing.ratio(str(count), first),
             most=1.1,  # flat
-            seconds=per_picture,
+            seconds=per_image,
         )
         for count in list(files)[1:]
     ]
@@ -89,14 +89,14 @@ def _search(sizes: tuple[int, ...], rounds: int) -> list[Fact]:
 
 
 def _memory(files: dict[int, Path], steps: int) -> list[Fact]:
-    """The memory that is the process's own; mapped pictures are the system's, which drops them when it needs room."""
+    """The memory that is the process's own; mapped images are the system's, which drops them when it needs room."""
     if sys.platform != "linux":
         return []
     held = {count: alone(own_memory, path, steps) for count, path in files.items()}
     few, many = min(files), max(files)
     grown = (held[many] - held[few]) / 2**20
     mebibytes = {str(count): value / 2**20 for count, value in held.items()}
-    name = f"own memory at {many:,} pictures beyond that at {few:,} (of {mebibytes[str(few)]:.0f} MiB)"
+    name = f"own memory at {many:,} images beyond that at {few:,} (of {mebibytes[str(few)]:.0f} MiB)"
     return [Fact(name, grown, "MiB", most=0.1 * mebibytes[str(few)], mebibytes=mebibytes)]
 
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from benchmarks.alone import alone
 from benchmarks.facts import Fact
-from benchmarks.pictures import write_jpegs
+from benchmarks.images import write_jpegs
 from benchmarks.timing import Timing, interleaved, spread
 
-PICTURES = 500
+IMAGES = 500
 
 # Ends the process as soon as training begins, or when its first step is done.
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from cosda.run import api
+from cosda import api
 from cosda.run.prepare import Machine
-from cosda.run.watch import Watcher
+from cosda.watch import Watcher
 
 class FirstStep(Watcher):
     training = False
@@ -31,12 +31,12 @@ class FirstStep(Watcher):
         self.training = unit == "steps"
         if self.training and sys.argv[3] == "begins":
             os._exit(0)
-    def advance(self, steps=1, pictures=0, values=None):
+    def advance(self, steps=1, images=0, values=None):
         if self.training:
             os._exit(0)
 
 folder = Path(sys.argv[1])
-api.adapt(folder / "model", folder / "pictures", out=folder / "runs" / sys.argv[2], watcher=FirstStep(),
+api.adapt(folder / "model", folder / "images", out=folder / "runs" / sys.argv[2], watcher=FirstStep(),
           machine=Machine(cache=folder / "cache"))
 sys.exit("the run ended without a step")
 """
@@ -44,7 +44,7 @@ sys.exit("the run ended without a step")
 
 def measure(quick: bool = False) -> list[Fact]:
     """Seconds of whole processes, each from its start."""
-    rounds, pictures = (1, 20) if quick else (7, PICTURES)
+    rounds, images = (1, 20) if quick else (7, IMAGES)
     cases = {"small ResNet, 32 px": ("small", 32)}
     if not quick:
         cases["ResNet-18, 128 px"] = ("resnet18", 128)
@@ -56,13 +56,13 @@ def measure(quick: bool = False) -> list[Fact]:
     }
     with tempfile.TemporaryDirectory(prefix="cosda-benchmark-") as folder:
         for name, (encoder, side) in cases.items():
-            alone(prepare, Path(folder) / encoder, encoder, side, pictures)
+            alone(prepare, Path(folder) / encoder, encoder, side, images)
             for until in ("begins", "done"):
                 candidates[f"{name}, {until}"] = partial(_first_step, str(Path(folder) / encoder), runs, until)
         timing = interleaved(candidates, rounds, warm=0 if quick else 1)
     facts = [_seconds("cosda --help", "help", timing, 0.3)]
     for name in cases:
-        run = f"a run of {pictures} packed pictures, {name}"
+        run = f"a run of {images} packed images, {name}"
         facts.append(_seconds(f"{run}, until its first step", f"{name}, begins", timing, 5))
         facts.append(_seconds(f"{run}, until that is done", f"{name}, done", timing))
     return facts
@@ -77,16 +77,16 @@ def _first_step(folder: str, runs: Iterator[int], until: str) -> None:
     _run("-c", PROGRAM, folder, str(next(runs)), until)
 
 
-def prepare(folder: Path, encoder: str, side: int, pictures: int) -> None:
-    """A model and pictures without labels."""
+def prepare(folder: Path, encoder: str, side: int, images: int) -> None:
+    """A model and images without labels."""
+    from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model
-    from cosda.models.encoders import Architecture
     from cosda.preprocessing import Preprocessing
 
     architecture = Architecture(encoder, 256, 31)
     classes = tuple(f"class {number}" for number in range(31))
     Model(architecture.build(), architecture, classes, Preprocessing(size=side)).save(folder / "model")
-    write_jpegs(folder / "pictures", pictures)
+    write_jpegs(folder / "images", images)
 
 
 def _run(*arguments: str) -> None:

@@ -14,17 +14,17 @@ from benchmarks.alone import alone
 from benchmarks.facts import Fact
 from benchmarks.straightforward import bare_step
 from benchmarks.timing import interleaved
+from cosda.config.schema import AdaptSettings
 from cosda.data.loader import Loader
 from cosda.methods.base import Progress
 from cosda.methods.cosda import CoSDA
-from cosda.models.encoders import Architecture
+from cosda.models.architecture import Architecture
 from cosda.models.network import Network, place
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
 from cosda.randomness import stream
-from cosda.run.adapt import Training
 from cosda.run.memory import keep_freed_memory, linux_bytes
 from cosda.run.prepare import MARGIN
-from cosda.run.sections import AdaptSettings
+from cosda.run.train import Training
 
 CPU = torch.device("cpu")
 FEATURES = 1280
@@ -88,7 +88,7 @@ def our_step(case: Case) -> Callable[[], object]:
 
 
 def arithmetic(case: Case) -> Callable[[], object]:
-    """The bare arithmetic on the same pictures."""
+    """The bare arithmetic on the same images."""
     images, step = next(iter(case.loader().epoch(1, 0))).images, bare_step(case.network())
     return lambda: step(images)
 

@@ -1,7 +1,7 @@
-"""The two yardsticks: the bare arithmetic, and the straightforward way that one would write from the paper.
+"""The two baselines: the bare arithmetic, and the straightforward way that one would write from the paper.
 
 The bare arithmetic is what cannot be left out: the forward and backward passes of a step in a dozen lines of plain
-torch, on tensors in memory. The straightforward way decodes each picture anew with Pillow in a DataLoader, keeps
+torch, on tensors in memory. The straightforward way decodes each image anew with Pillow in a DataLoader, keeps
 torch's default memory order, has the student pass over both the mixed and the clean batch, averages teacher and student
 in a Python loop, and evaluates under `no_grad`. Nothing here uses cosda but for the network itself.
 """
@@ -27,7 +27,7 @@ MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224,
 
 
 def bare_step(network: nn.Module) -> Callable[[Tensor], None]:
-    """A CoSDA step on ready pictures: teacher's labels, one pass of the student over mixed pictures, SGD."""
+    """A CoSDA step on ready images: teacher's labels, one pass of the student over mixed images, SGD."""
     teacher, student = copy.deepcopy(network).train(), copy.deepcopy(network).train()
     optimiser = torch.optim.SGD(student.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, fused=True)
 
@@ -46,14 +46,14 @@ def bare_step(network: nn.Module) -> Callable[[Tensor], None]:
     return step
 
 
-def read_picture(file: Path | io.BytesIO, size: int, train: bool) -> Tensor:
-    """Decode, cut a random box of 75 to 100 % of the area (or none), resize, mirror, normalise: one picture."""
-    picture: Any = Image.open(file).convert("RGB")
-    box = _random_box(*picture.size) if train else None
-    picture = picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
+def read_image(file: Path | io.BytesIO, size: int, train: bool) -> Tensor:
+    """Decode, cut a random box of 75 to 100 % of the area (or none), resize, mirror, normalise: one image."""
+    image: Any = Image.open(file).convert("RGB")
+    box = _random_box(*image.size) if train else None
+    image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
     if train and random.random() < 0.5:
-        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    pixels = np.asarray(picture, np.float32).transpose(2, 0, 1) / 255
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    pixels = np.asarray(image, np.float32).transpose(2, 0, 1) / 255
     return torch.from_numpy((pixels - MEAN[:, None, None]) / STD[:, None, None])
 
 
@@ -65,7 +65,7 @@ def _random_box(width: int, height: int) -> tuple[float, float, float, float]:
     return left, top, left + wide, top + tall
 
 
-class Pictures(Dataset[tuple[Tensor, int]]):
+class Images(Dataset[tuple[Tensor, int]]):
     """Files that are decoded when they are asked for."""
 
     def __init__(self, files: list[Path], labels: list[int], size: int, train: bool) -> None:
@@ -75,7 +75,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
         return len(self.files)
 
     def __getitem__(self, position: int) -> tuple[Tensor, int]:
-        return read_picture(self.files[position], self.size, self.train), self.labels[position]
+        return read_image(self.files[position], self.size, self.train), self.labels[position]
 
 
 def adapt(
@@ -84,8 +84,8 @@ def adapt(
     """A CoSDA adaptation; accuracies before, after each epoch, and at the end with either kind of statistics."""
     teacher, student = copy.deepcopy(network), copy.deepcopy(network)
     step = two_pass_step(teacher, student)
-    train = DataLoader(Pictures(files, labels, size, True), batch, shuffle=True, num_workers=workers)
-    test = DataLoader(Pictures(files, labels, size, False), 128, num_workers=workers)
+    train = DataLoader(Images(files, labels, size, True), batch, shuffle=True, num_workers=workers)
+    test = DataLoader(Images(files, labels, size, False), 128, num_workers=workers)
     merged = [buffer.clone() for buffer in network.buffers()]  # statistics that are measured and handed on
     found = [accuracy(network, test)]
     for epoch in range(epochs):
@@ -149,7 +149,7 @@ def accuracy(network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> fl
 
 
 def fill_bank(network: nn.Module, batches: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """Unit features and probabilities of all pictures, by a plain loop."""
+    """Unit features and probabilities of all images, by a plain loop."""
     network.eval()
     features, scores = [], []
     with torch.no_grad():
@@ -165,5 +165,5 @@ def expanded_neighbours(bank: Tensor, index: Tensor, near: int, extended: int) -
     distance = bank[index] @ bank.T
     first = distance.topk(near + 1, dim=1).indices[:, 1:]  # (B, K)
     expanded = bank[None].expand(len(index), -1, -1)  # (B, N, d)
-    likeness = torch.bmm(bank[first], expanded.permute(0, 2, 1))  # (B, K, N)
-    return likeness.topk(extended + 1, dim=2).indices[:, :, 1:]
+    similarity = torch.bmm(bank[first], expanded.permute(0, 2, 1))  # (B, K, N)
+    return similarity.topk(extended + 1, dim=2).indices[:, :, 1:]

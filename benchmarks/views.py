@@ -1,4 +1,4 @@
-"""Weak views of a packed batch on one core: against Pillow for each picture; two ways of resizing small ones."""
+"""Weak views of a packed batch on one core: against Pillow for each image; two ways of resizing small ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from benchmarks.facts import Fact
-from benchmarks.pictures import make_jpegs
-from benchmarks.straightforward import read_picture
+from benchmarks.images import make_jpegs
+from benchmarks.straightforward import read_image
 from benchmarks.timing import interleaved, threads
 from cosda.data import cropping
-from cosda.data.pictures import decode
+from cosda.data.decode import decode
 from cosda.data.views import make_view
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import stream
@@ -38,14 +38,14 @@ def _compare(size: int, rounds: int) -> Fact:
     how, rng = Preprocessing(size=size), stream(0)
     candidates = {
         "ours": lambda: make_view("weak", packed, how, rng),
-        "pillow": lambda: torch.stack([read_picture(io.BytesIO(data), size, train=True) for data in files]),
+        "pillow": lambda: torch.stack([read_image(io.BytesIO(data), size, train=True) for data in files]),
     }
     timing = interleaved(candidates, rounds)
     return Fact.of(f"weak views at {size} px", timing.ratio("pillow", "ours"), least=4, seconds=timing.medians)
 
 
 def _resize(size: int, rounds: int) -> Fact:
-    """Whole-batch matrix products against one call of torch for each picture."""
+    """Whole-batch matrix products against one call of torch for each image."""
     packed, how, rng = _pack(make_jpegs(BATCH), size), Preprocessing(size=size), stream(0)
 
     def views(small: int) -> Callable[[], None]:

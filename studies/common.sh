@@ -17,7 +17,7 @@ features() {
     --out "$OUT/features" --profile paper --set adapt.measure=target "$@"
 }
 
-# MNIST, USPS (2000 training pictures of each) and scikit-learn's digits, with a small network that is trained whole.
+# MNIST, USPS (2000 training images of each) and scikit-learn's digits, with a small network that is trained whole.
 digits() {
   [ -f "$OUT/digits.npz" ] || python "$(dirname "$0")/three_digits.py" "$DIGITS" "$OUT/digits.npz"
   cosda bench "$OUT/digits.npz" --chains "mnist>usps>hand,usps>mnist>hand" --seeds "$SEEDS" --workers "$WORKERS" \

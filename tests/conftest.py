@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 # The same for processes that tests start: tests run side by side, and threads of many processes fight for cores.
 os.environ["OMP_NUM_THREADS"] = "1"
-# Tests of bf16 do without AMX: some virtual machines announce it and kill whoever uses it (models/arithmetic.py).
+# Tests of bf16 do without AMX: some virtual machines announce it and kill whoever uses it (models/precision.py).
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
@@ -39,3 +40,21 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         del os.environ["COSDA_CACHE"]
     else:
         os.environ["COSDA_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from benches import write_vectors
+
+    return write_vectors(tmp_path_factory.mktemp("vectors") / "tiny.npz")
+
+
+@pytest.fixture(scope="session")
+def undisturbed(vectors: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A benchmark that nobody disturbed, one run after the other: what all others must equal."""
+    from benches import LONG_BENCH, LONGER, bench
+
+    out = tmp_path_factory.mktemp("undisturbed") / "runs"
+    done = bench(vectors, out, *LONG_BENCH, "--workers", "1", changes=LONGER)
+    assert done.returncode == 0, done.stderr
+    return out

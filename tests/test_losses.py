@@ -49,7 +49,7 @@ def test_consistency_is_the_weighted_mean_of_cross_entropies():
     assert float(consistency(logits, labels, weights)) == pytest.approx(above / below)
 
 
-def test_a_picture_without_weight_gets_no_gradient_and_one_picture_counts_fully():
+def test_a_image_without_weight_gets_no_gradient_and_one_image_counts_fully():
     logits = random_logits(1).requires_grad_()
     labels, weights = F.softmax(random_logits(2), dim=1), torch.zeros(7, dtype=torch.float64)
     weights[3] = 1

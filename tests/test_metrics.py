@@ -80,7 +80,7 @@ def test_mean_and_spread():
         metrics.mean([])
 
 
-def test_top1_weighs_pictures_and_per_class_weighs_classes():
+def test_top1_weighs_images_and_per_class_weighs_classes():
     correct, images = [9, 1], [90, 2]
     assert metrics.top1(correct, images) == pytest.approx(10 / 92)
     assert metrics.per_class(correct, images) == pytest.approx((0.1 + 0.5) / 2)

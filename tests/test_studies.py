@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from cosda.api import run_chain
 from cosda.cli.app import app
+from cosda.config.resolve import carry_changes, resolve
 from cosda.methods import METHODS, method_class
-from cosda.records import find_runs
+from cosda.records.run import find_runs
 from cosda.report import write_report
-from cosda.run.api import run_chain
-from cosda.run.config import carry_changes, resolve
 from tiny import tiny_benchmark
 
 STUDIES = Path(__file__).parents[1] / "studies"
@@ -46,7 +46,7 @@ def commands(script: Path, folder: Path) -> list[list[str]]:
 
 
 def test_there_are_studies() -> None:
-    assert {path.stem for path in SCRIPTS} == {"ablations", "carry", "compared", "default", "pictures"}
+    assert {path.stem for path in SCRIPTS} == {"ablations", "carry", "compared", "default", "images"}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

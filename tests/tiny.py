@@ -1,4 +1,4 @@
-"""Small networks and made-up domains for tests. Kinds: `batch_norm` and `plain` see pictures, `features` vectors."""
+"""Small networks and made-up domains for tests. Kinds: `batch_norm` and `plain` see images, `features` vectors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tiny_benchmark(features: bool = False) -> Benchmark:
 
 
 def tiny_loader(kind: str = "batch_norm", count: int = 20, batch_size: int = 8, seed: int = 0) -> Loader:
-    """Unlabelled training pictures, or feature vectors, for a tiny network."""
+    """Unlabelled training images, or feature vectors, for a tiny network."""
     domain = tiny_domain("target", count, seed=3, features=kind == "features")
     how = FEATURE_VECTORS if kind == "features" else SEEN
     assert not hasattr(domain.items, "root")
@@ -58,13 +58,13 @@ def tiny_loader(kind: str = "batch_norm", count: int = 20, batch_size: int = 8, 
 
 
 def noise(count: int = 4, height: int = 32, width: int = 32, seed: int = 0) -> torch.Tensor:
-    """Pictures in which no pixel says anything of the next."""
+    """Images in which no pixel says anything of the next."""
     rng = torch.Generator().manual_seed(seed)
     return torch.randint(0, 256, (count, height, width, 3), generator=rng, dtype=torch.uint8)
 
 
 def smooth(count: int = 4, height: int = 48, width: int = 48) -> torch.Tensor:
-    """Pictures that change slowly, each in its own way."""
+    """Images that change slowly, each in its own way."""
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
     waves = [torch.stack([x, y, 0.5 + 0.5 * torch.sin(3 * x + 2 * y + n)], -1) for n in range(count)]
     return (255 * torch.stack(waves)).round().to(torch.uint8)

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cosda.api import Result, adapt, evaluate, predict, run_chain, train_source
     from cosda.data.benchmarks import load as load_benchmark
     from cosda.data.benchmarks import load_domain
     from cosda.data.domain import Benchmark, Domain
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     from cosda.methods.base import Method
     from cosda.models.artifact import Model, load
     from cosda.models.wrap import wrap
-    from cosda.records import Run
+    from cosda.records.run import Run
     from cosda.report import write_report
-    from cosda.run.api import Result, adapt, evaluate, predict, run_chain, train_source
     from cosda.run.prepare import Machine
 
 __version__ = "0.1.0"
@@ -36,16 +36,16 @@ _PLACES = {
     "Machine": "cosda.run.prepare",
     "Method": "cosda.methods.base",
     "Model": "cosda.models.artifact",
-    "Result": "cosda.run.api",
-    "Run": "cosda.records",
-    "adapt": "cosda.run.api",
-    "evaluate": "cosda.run.api",
+    "Result": "cosda.api",
+    "Run": "cosda.records.run",
+    "adapt": "cosda.api",
+    "evaluate": "cosda.api",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.benchmarks",
-    "predict": "cosda.run.api",
-    "run_chain": "cosda.run.api",
-    "train_source": "cosda.run.api",
+    "predict": "cosda.api",
+    "run_chain": "cosda.api",
+    "train_source": "cosda.api",
     "wrap": "cosda.models.wrap",
     "write_report": "cosda.report",
 }

@@ -17,16 +17,16 @@ def label_smoothing(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
 def consistency(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """Σ_i w_i·(-Σ_c q_ic log p_ic) / Σ_i w_i: the gradient of the paper's KL(q ‖ p).
 
-    0, with a gradient of 0, where no picture has a weight: the weights are 0 or 1, so a sum below 1 is 0.
+    0, with a gradient of 0, where no image has a weight: the weights are 0 or 1, so a sum below 1 is 0.
     """
-    per_picture = -(labels * F.log_softmax(logits, dim=1)).sum(dim=1)
-    return (weights * per_picture).sum() / weights.sum().clamp(min=1)
+    per_image = -(labels * F.log_softmax(logits, dim=1)).sum(dim=1)
+    return (weights * per_image).sum() / weights.sum().clamp(min=1)
 
 
 def negative_information(logits: Tensor) -> Tensor:
     """-(1/B) Σ_i KL(p_i ‖ p̄) = mean entropy - entropy of the mean.
 
-    Minimising it makes each prediction sure and their mean even, that is, maximises mutual information. The
+    Minimising it makes each prediction confident and their mean diverse, that is, maximises mutual information. The
     paper prints the opposite sign, which would collapse all predictions onto their mean.
     """
     log_p = F.log_softmax(logits, dim=1)
@@ -37,32 +37,32 @@ def negative_information(logits: Tensor) -> Tensor:
 DAC_EPSILON = 1e-6  # in DaC's quotients and logarithms
 
 
-def adaptive_contrast(likeness: Tensor, local: Tensor, groups: Tensor, own: Tensor, extra: int) -> Tensor:
-    """-mean_i log π_i,own(i) with π_ia = exp D_ia / Σ_a' exp D_ia': each picture near its own group in the memory.
+def adaptive_contrast(similarity: Tensor, local: Tensor, groups: Tensor, own: Tensor, extra: int) -> Tensor:
+    """-mean_i log π_i,own(i) with π_ia = exp D_ia / Σ_a' exp D_ia': each image near its own group in the memory.
 
-    D_ia = (Σ_{j: groups_j = a} o_ij + [own_i = a]·s_i) / n_a with likeness o (B, N) and local score s (B,). n_a counts
-    the rows of group a, and ``extra`` more where a picture of the batch belongs to it. Groups are numbered from 0 and
-    none is empty.
+    D_ia = (Σ_{j: groups_j = a} o_ij + [own_i = a]·s_i) / n_a with similarity o (B, N) and local score s (B,). n_a
+    counts the rows of group a, and ``extra`` more where an image of the batch belongs to it. Groups are numbered
+    from 0 and none is empty.
     """
     counts = torch.bincount(groups)
     counts = counts + torch.zeros_like(counts).index_fill(0, own, extra)
-    sums = likeness.new_zeros(len(likeness), len(counts)).index_add(1, groups, likeness)
+    sums = similarity.new_zeros(len(similarity), len(counts)).index_add(1, groups, similarity)
     sums = sums.scatter_add(1, own[:, None], local[:, None])
     powers = (sums / counts).exp()
     chosen = powers.gather(1, own[:, None]).squeeze(1) / (powers.sum(dim=1) + DAC_EPSILON)
     return -(chosen + DAC_EPSILON).log().mean()
 
 
-def classwise_mmd(likeness: Tensor, labels: Tensor, source_like: Tensor, index: Tensor, classes: int) -> Tensor:
-    """-mean_i log ρ_i,other: each picture near the rows of its class in the part of the memory that is not its own.
+def classwise_mmd(similarity: Tensor, labels: Tensor, source_like: Tensor, index: Tensor, classes: int) -> Tensor:
+    """-mean_i log ρ_i,other: each image near the rows of its class in the part of the memory that is not its own.
 
     ρ_i = softmax(A^s_i, A^t_i), where A^s_i is the mean of o_ij over source-like rows j with the label of i and A^t_i
-    over target-specific ones, 0 where there is none. Likeness o is (B, N); labels and ``source_like`` (N,) are of all
+    over target-specific ones, 0 where there is none. Similarity o is (B, N); labels and ``source_like`` (N,) are of all
     rows, ``index`` (B,) says which are the batch's.
     """
     part = 2 * labels + (~source_like).long()  # two groups of rows for each class
     counts = torch.bincount(part, minlength=2 * classes).clamp(min=1)
-    means = likeness.new_zeros(len(likeness), 2 * classes).index_add(1, part, likeness) / counts
+    means = similarity.new_zeros(len(similarity), 2 * classes).index_add(1, part, similarity) / counts
     pair = means.view(-1, classes, 2)[torch.arange(len(index), device=index.device), labels[index]].exp()
     other = pair.gather(1, source_like[index].long()[:, None]).squeeze(1)
     return -(other / (pair.sum(dim=1) + DAC_EPSILON) + DAC_EPSILON).log().mean()
@@ -80,7 +80,7 @@ def local_structure(p: Tensor, scores: Tensor) -> Tensor:
     return -torch.log(torch.einsum("bc,bkc->bk", p, scores) + 1e-8).sum(dim=1).mean()
 
 
-def evenness(p: Tensor) -> Tensor:
+def negative_diversity(p: Tensor) -> Tensor:
     """Σ_c p̄_c log p̄_c: the smaller, the more evenly the batch is spread over the classes."""
     mean = p.mean(dim=0)
     return (mean * torch.log(mean + EPSILON)).sum()

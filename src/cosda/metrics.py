@@ -85,7 +85,7 @@ def average_accuracy(accuracy: Matrix) -> float:
 
 
 def top1(correct: Sequence[int], images: Sequence[int]) -> float:
-    """Share of pictures classified correctly, from counts per class."""
+    """Share of images classified correctly, from counts per class."""
     return sum(correct) / sum(images)
 
 

@@ -1,4 +1,4 @@
-"""How pictures become the input of a network: pure data, saved with the model. The views are made in `cosda.data`."""
+"""How images become the input of a network: pure data, saved with the model. The views are made in `cosda.data`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Preprocessing:
             raise CosdaError(f"preprocessing needs 3 means and 3 positive deviations, not {self.mean} and {self.std}.")
 
     @property
-    def of_pictures(self) -> bool:
-        """Whether the input is pictures; otherwise it is feature vectors."""
+    def of_images(self) -> bool:
+        """Whether the input is images; otherwise it is feature vectors."""
         return self.size > 0
 
     def as_json(self) -> dict[str, Any]:

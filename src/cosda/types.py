@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """What a method gets to see of a target domain: pictures and their positions. There are no labels."""
+    """What a method gets to see of a target domain: images and their positions. There are no labels."""
 
     views: tuple[Tensor, ...]  # one (B, 3, H, W) or (B, d) tensor for each view that the method asked for
     index: Tensor  # (B,) positions in the domain's training split
@@ -33,13 +33,13 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """What an objective wants the student to say: L soft labels a picture, each with a weight."""
+    """What an objective wants the student to say: L soft labels an image, each with a weight."""
 
     labels: Tensor  # (B, L, C) probabilities
-    weights: Tensor  # (B, L); 0 leaves the picture out
+    weights: Tensor  # (B, L); 0 leaves the image out
 
     def mixed(self, share: float, partner: Tensor) -> Target:
-        """Mix labels with those of the partner pictures; a picture keeps its own weight."""
+        """Mix labels with those of the partner images; an image keeps its own weight."""
         return Target(share * self.labels + (1 - share) * self.labels[partner], self.weights)
 
 

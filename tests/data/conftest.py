@@ -1,4 +1,4 @@
-"""Tiny made-up pictures and folders of them."""
+"""Tiny made-up images and folders of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Draw = Callable[..., Path]
 Tree = Callable[..., Path]
 
 
-def draw_picture(path: Path, seed: int = 0, side: int = 12) -> Path:
+def draw_image(path: Path, seed: int = 0, side: int = 12) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)
@@ -22,18 +22,18 @@ def draw_picture(path: Path, seed: int = 0, side: int = 12) -> Path:
 
 @pytest.fixture
 def draw() -> Draw:
-    """``draw(path, seed)`` saves a small picture; equal seeds give equal pictures."""
-    return draw_picture
+    """``draw(path, seed)`` saves a small image; equal seeds give equal images."""
+    return draw_image
 
 
 @pytest.fixture
 def tree() -> Tree:
-    """``tree(root, "a/cat", "b/cat", count=2)`` puts different pictures into every named folder."""
+    """``tree(root, "a/cat", "b/cat", count=2)`` puts different images into every named folder."""
 
     def plant(root: Path, *folders: str, count: int = 2, extension: str = ".png") -> Path:
         for number, folder in enumerate(folders):
             for i in range(count):
-                draw_picture(root / folder / f"{i}{extension}", seed=1000 * number + i)
+                draw_image(root / folder / f"{i}{extension}", seed=1000 * number + i)
         return root
 
     return plant

@@ -7,7 +7,7 @@ import pytest
 
 from cosda.data.benchmarks import load, load_domain
 from cosda.data.domain import Files
-from cosda.data.known import KNOWN, VISDA_CLASSES
+from cosda.data.registry import KNOWN, VISDA_CLASSES
 from cosda.errors import CosdaError
 
 
@@ -168,7 +168,7 @@ def test_a_wrong_path_says_what_was_expected_and_found(tmp_path, tree):
         load(tmp_path / "archive")
     with pytest.raises(CosdaError, match=r"looks like one domain with 1 classes \(mug\); give the folder above"):
         load(tmp_path / "archive/Office-31/dslr")
-    with pytest.raises(CosdaError, match=r"Found 0 folders, 2 pictures and 0 other files"):
+    with pytest.raises(CosdaError, match=r"Found 0 folders, 2 images and 0 other files"):
         load(tmp_path / "archive/Office-31/dslr/mug")
     with pytest.raises(CosdaError, match=r"is a single file"):
         load(tmp_path / "archive/Office-31/dslr/mug/0.png")
@@ -178,7 +178,7 @@ def test_a_wrong_path_says_what_was_expected_and_found(tmp_path, tree):
         load(tmp_path, name="ofice31")
 
 
-def test_a_known_domain_without_pictures_is_an_error(tmp_path, tree):
+def test_a_known_domain_without_images_is_an_error(tmp_path, tree):
     tree(tmp_path, "amazon/mug", "dslr/mug")
     (tmp_path / "webcam").mkdir()
     with pytest.raises(CosdaError, match="webcam has no class folders"):

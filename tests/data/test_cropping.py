@@ -1,4 +1,4 @@
-"""All ways of cutting and resizing make the same pictures."""
+"""All ways of cutting and resizing make the same images."""
 
 import pytest
 import torch
@@ -25,12 +25,12 @@ def way(request, monkeypatch):
     monkeypatch.setattr(cropping, "SMALL", 1000 if request.param == "products" else 0)
 
 
-def test_the_box_of_each_picture_is_cut(way):
+def test_the_box_of_each_image_is_cut(way):
     items = noise(3, 20, 30)
     boxes = torch.tensor([[0, 0, 8, 8], [12, 22, 8, 8], [3, 5, 8, 8]])
     got = crop(items, boxes, 8)
-    for picture, item, (top, left, tall, wide) in zip(got, items, boxes.tolist(), strict=True):
-        assert torch.equal(picture.byte(), item[top : top + tall, left : left + wide].permute(2, 0, 1))
+    for image, item, (top, left, tall, wide) in zip(got, items, boxes.tolist(), strict=True):
+        assert torch.equal(image.byte(), item[top : top + tall, left : left + wide].permute(2, 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_matrix_products_give_torchs_pixels_exactly(monkeypatch, height, width, 
         made[way] = crop(items, boxes, size, mirrored)
     assert made["calls"].dtype == torch.uint8
     assert made["products"].is_floating_point()
-    for pictures in made.values():
-        assert pictures.permute(0, 2, 3, 1).is_contiguous()  # as the network wants them
+    for images in made.values():
+        assert images.permute(0, 2, 3, 1).is_contiguous()  # as the network wants them
     assert torch.equal(made["products"], made["calls"].float())
 
 
-def test_small_pictures_take_the_fast_way():
+def test_small_images_take_the_fast_way():
     boxes = draw_boxes(4, 37, 37)
     assert crop(noise(4, 37, 37), boxes, 32).is_floating_point()
     assert crop(noise(4, 146, 146), draw_boxes(4, 146, 146), 128).dtype == torch.uint8
@@ -64,7 +64,7 @@ def test_one_box_for_all_is_the_box_of_each(way):
 
 
 @pytest.mark.parametrize("chosen", [[True, False, True, False, False, True], [True] * 6, [False] * 6])
-def test_only_the_chosen_pictures_are_mirrored(way, chosen):
+def test_only_the_chosen_images_are_mirrored(way, chosen):
     items, boxes, mirrored = smooth(6, 60, 48), torch.tensor(BOXES), torch.tensor(chosen)
     plain = crop(items, boxes, 32)
     expected = torch.where(mirrored[:, None, None, None], plain.flip(3), plain)

@@ -23,7 +23,7 @@ def test_the_benchmark_says_what_it_is(benchmark):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_pictures_labels_and_splits(benchmark, name):
+def test_images_labels_and_splits(benchmark, name):
     domain = benchmark[name]
     count = 1797 if name == "hand" else 1500
     assert (domain.items.shape, domain.items.dtype) == ((count, 32, 32, 3), np.uint8)
@@ -47,7 +47,7 @@ def test_every_class_is_in_both_splits_of_handwriting(benchmark):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_picture_is_in_training_and_test(benchmark, name):
+def test_no_image_is_in_training_and_test(benchmark, name):
     domain = benchmark[name]
     train, test = ({domain.items[i].tobytes() for i in split} for split in (domain.train, domain.test))
     assert not train & test
@@ -64,10 +64,10 @@ def test_domains_look_as_they_are_described(benchmark):
     assert np.median(pixels["outline"], axis=(1, 2)).max() < 128  # light on dark
 
 
-def test_pictures_of_one_digit_differ(benchmark):
+def test_images_of_one_digit_differ(benchmark):
     for name in ALL:
-        pictures = benchmark[name].items[benchmark[name].labels == 7]
-        assert len({p.tobytes() for p in pictures}) == len(pictures)
+        images = benchmark[name].items[benchmark[name].labels == 7]
+        assert len({p.tobytes() for p in images}) == len(images)
 
 
 def test_made_anew_it_is_the_same(benchmark):

@@ -61,7 +61,7 @@ def test_missing_classes_are_warnings_and_empty_ones_problems(tmp_path, tree):
     (tmp_path / "b/eel/0.png").unlink()
     (tmp_path / "b/eel/1.png").unlink()
     findings = examine(tmp_path)
-    assert findings.problems == ["b: no pictures in the classes eel"]
+    assert findings.problems == ["b: no images in the classes eel"]
     assert findings.warnings == ["b: lacks the classes dog"]
     assert findings.domains[1].classes == 1
 
@@ -123,7 +123,7 @@ def test_one_domain_can_be_examined_too(tmp_path, tree, draw):
     assert examine(tmp_path / "list.txt").ok
 
 
-@pytest.mark.skipif(not OFFICE31.is_dir(), reason="the pictures of Office-31 are not here")
+@pytest.mark.skipif(not OFFICE31.is_dir(), reason="the images of Office-31 are not here")
 def test_amazon_holds_exact_duplicates():
     findings = examine(OFFICE31)
     assert findings.ok

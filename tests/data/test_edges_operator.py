@@ -1,4 +1,4 @@
-"""Edge operators, and where a loader mixes edges into pictures and where it does not."""
+"""Edge operators, and where a loader mixes edges into images and where it does not."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from cosda.config.schema import Optimisation, SourceSettings
 from cosda.data.edges import DEXINED_MEAN, DexiNedEdges, EdgeMixing, new_dexined, sobel
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.preprocessing import IMAGENET, Preprocessing
 from cosda.run.edges import open_edges
-from cosda.run.sections import Optimisation, SourceSettings
 from tiny import CPU, SEEN, tiny_domain, tiny_loader
 
 
@@ -49,17 +49,17 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["sobel", "dexined"])
-def test_edges_are_stretched_from_nought_to_one_in_each_picture(name: str, dexined: DexiNedEdges) -> None:
+def test_edges_are_stretched_from_nought_to_one_in_each_image(name: str, dexined: DexiNedEdges) -> None:
     operator = sobel if name == "sobel" else dexined
-    pictures = noise()
-    pictures[1] *= 0.01  # of low contrast
-    edges = operator(pictures, IMAGENET)
+    images = noise()
+    images[1] *= 0.01  # of low contrast
+    edges = operator(images, IMAGENET)
     assert edges.shape == (3, 1, 32, 32)
     for one in edges:
         assert one.min() == 0
         assert one.max() == 1
-    assert torch.equal(operator(pictures, IMAGENET), edges)
-    torch.testing.assert_close(operator(pictures[2:], IMAGENET), edges[2:], rtol=0, atol=0.02)
+    assert torch.equal(operator(images, IMAGENET), edges)
+    torch.testing.assert_close(operator(images[2:], IMAGENET), edges[2:], rtol=0, atol=0.02)
 
 
 def test_sobel_is_white_but_for_the_outline() -> None:
@@ -70,7 +70,7 @@ def test_sobel_is_white_but_for_the_outline() -> None:
     assert edges[7, 12] == edges[8, 12], "the edge lies between two pixels"
 
 
-def test_a_picture_of_one_colour_has_no_edges() -> None:
+def test_a_image_of_one_colour_has_no_edges() -> None:
     flat = torch.zeros(2, 3, 16, 16)
     assert bool((sobel(flat, SEEN) == 1).all())
 
@@ -84,22 +84,20 @@ def test_colours_of_equal_brightness_have_an_edge_between_them() -> None:
 
 
 def test_dexined_gets_centred_bgr_unless_it_is_fed_as_the_authors_do(dexined: DexiNedEdges) -> None:
-    pictures = noise(2)
+    images = noise(2)
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (IMAGENET.mean, IMAGENET.std))
-    pixels = 255 * (pictures * std + mean)
-    seen = dexined._input(pictures, IMAGENET)
+    pixels = 255 * (images * std + mean)
+    seen = dexined._input(images, IMAGENET)
     for channel, value in enumerate(DEXINED_MEAN):
         torch.testing.assert_close(seen[:, channel], pixels[:, 2 - channel] - value, rtol=0, atol=1e-3)
-    stretched = DexiNedEdges(dexined.network, "authors")._input(pictures, IMAGENET)
+    stretched = DexiNedEdges(dexined.network, "authors")._input(images, IMAGENET)
     assert [(float(one.min()), float(one.max())) for one in stretched] == [(0, 255), (0, 255)]
-    torch.testing.assert_close(
-        stretched[0], 255 * (pictures[0] - pictures[0].min()) / (pictures[0].max() - pictures[0].min())
-    )
+    torch.testing.assert_close(stretched[0], 255 * (images[0] - images[0].min()) / (images[0].max() - images[0].min()))
 
 
 def test_dexined_edges_are_the_mean_of_seven_inverted_maps_of_eight_bits(dexined: DexiNedEdges) -> None:
-    picture = noise(1)
-    network, seen = dexined.network, dexined._input(picture, IMAGENET)
+    image = noise(1)
+    network, seen = dexined.network, dexined._input(image, IMAGENET)
     with torch.no_grad():
         sides = network.get_features(seen)  # type: ignore[operator]
         maps = [*sides, network(seen)]
@@ -109,7 +107,7 @@ def test_dexined_edges_are_the_mean_of_seven_inverted_maps_of_eight_bits(dexined
         eight = (255 * (grey - grey.min()) / (grey.max() - grey.min())).to(torch.uint8)
         total += (~eight).float() / 7
     wanted = (total - total.min()) / (total.max() - total.min())
-    torch.testing.assert_close(dexined(picture, IMAGENET)[0, 0], wanted, rtol=0, atol=0.02)
+    torch.testing.assert_close(dexined(image, IMAGENET)[0, 0], wanted, rtol=0, atol=0.02)
 
 
 def test_making_dexined_leaves_the_global_generator_alone() -> None:
@@ -122,24 +120,24 @@ def test_making_dexined_leaves_the_global_generator_alone() -> None:
 
 
 def test_the_mixture_by_hand_in_both_spaces() -> None:
-    picture = noise(2)
-    edges = sobel(picture, IMAGENET)
-    mixed = EdgeMixing(sobel, 0.9, 5)(picture, IMAGENET)
-    torch.testing.assert_close(mixed, 0.9 * picture + 0.1 * edges.expand(2, 3, 32, 32))
-    mixed = EdgeMixing(sobel, 0.9, 5, "pixels")(picture, IMAGENET)
+    image = noise(2)
+    edges = sobel(image, IMAGENET)
+    mixed = EdgeMixing(sobel, 0.9, 5)(image, IMAGENET)
+    torch.testing.assert_close(mixed, 0.9 * image + 0.1 * edges.expand(2, 3, 32, 32))
+    mixed = EdgeMixing(sobel, 0.9, 5, "pixels")(image, IMAGENET)
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (IMAGENET.mean, IMAGENET.std))
     pixels = mixed * std + mean
-    torch.testing.assert_close(pixels, 0.9 * (picture * std + mean) + 0.1 * edges.expand(2, 3, 32, 32))
+    torch.testing.assert_close(pixels, 0.9 * (image * std + mean) + 0.1 * edges.expand(2, 3, 32, 32))
 
 
 def loaders(share: float = 0.9, **options: int) -> tuple[Loader, Loader]:
-    """The same pictures without edges and with them."""
+    """The same images without edges and with them."""
     how = Optimisation(edgemix=share, **options)  # type: ignore[arg-type]
     clean = tiny_loader()
     return clean, replace(clean, edges=open_edges(how, how.epochs, tiny_domain(), CPU))
 
 
-def pictures(loader: Loader, view: str, epoch: int = 0) -> list[Tensor]:
+def images(loader: Loader, view: str, epoch: int = 0) -> list[Tensor]:
     loader.begin_epoch(epoch)
     batches = [*loader.epoch(1, epoch, (view,)), *loader.sweep(view)]
     return [batch.images for batch in batches]
@@ -148,45 +146,45 @@ def pictures(loader: Loader, view: str, epoch: int = 0) -> list[Tensor]:
 @pytest.mark.parametrize("view", ["weak", "strong"])
 def test_training_views_have_edges_in_epochs_and_in_sweeps(view: str) -> None:
     clean, mixed = loaders()
-    for one, other in zip(pictures(clean, view), pictures(mixed, view), strict=True):
+    for one, other in zip(images(clean, view), images(mixed, view), strict=True):
         torch.testing.assert_close(other, 0.9 * one + 0.1 * sobel(one, SEEN))
         assert not torch.equal(one, other)
 
 
 def test_test_views_are_clean() -> None:
     clean, mixed = loaders()
-    assert all(torch.equal(a, b) for a, b in zip(pictures(clean, "test"), pictures(mixed, "test"), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(images(clean, "test"), images(mixed, "test"), strict=True))
 
 
 def test_the_last_epochs_are_clean_sweeps_included() -> None:
     clean, mixed = loaders(epochs=5, edge_clean_epochs=2)
     for epoch in range(5):
-        pairs = zip(pictures(clean, "weak", epoch), pictures(mixed, "weak", epoch), strict=True)
+        pairs = zip(images(clean, "weak", epoch), images(mixed, "weak", epoch), strict=True)
         assert {torch.equal(a, b) for a, b in pairs} == {epoch >= 3}
 
 
 def test_without_clean_epochs_the_last_has_edges_and_with_many_none_has() -> None:
     clean, mixed = loaders(epochs=2, edge_clean_epochs=0)
-    assert not torch.equal(pictures(clean, "weak", 1)[0], pictures(mixed, "weak", 1)[0])
+    assert not torch.equal(images(clean, "weak", 1)[0], images(mixed, "weak", 1)[0])
     clean, mixed = loaders(epochs=2, edge_clean_epochs=9)
-    assert torch.equal(pictures(clean, "weak")[0], pictures(mixed, "weak")[0])
+    assert torch.equal(images(clean, "weak")[0], images(mixed, "weak")[0])
 
 
 def test_a_share_of_one_is_off() -> None:
     clean, mixed = loaders(1.0)
     assert mixed.edges is None
-    assert all(torch.equal(a, b) for a, b in zip(pictures(clean, "weak"), pictures(mixed, "weak"), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(images(clean, "weak"), images(mixed, "weak"), strict=True))
 
 
 def test_mixing_is_equal_for_equal_seeds() -> None:
-    first, again = (pictures(loaders()[1], "strong") for _ in range(2))
+    first, again = (images(loaders()[1], "strong") for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
 
 
 def test_feature_vectors_pass_as_they_are() -> None:
     vectors = tiny_loader("features")
     mixed = replace(vectors, edges=EdgeMixing(sobel, 0.5, 9))
-    assert all(torch.equal(a, b) for a, b in zip(pictures(vectors, "weak"), pictures(mixed, "weak"), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(images(vectors, "weak"), images(mixed, "weak"), strict=True))
     assert open_edges(Optimisation(edgemix=0.5), 20, tiny_domain(features=True), CPU) is None
 
 

@@ -1,4 +1,4 @@
-"""Which picture comes when, and the thread that fetches it."""
+"""Which image comes when, and the thread that fetches it."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_the_order_depends_on_seed_stage_and_epoch_alone():
 def test_neither_items_nor_batch_size_nor_views_change_the_order():
     first = order(numbered().epoch(1, 2))
     assert order(numbered(batch_size=5).epoch(1, 2)) == first
-    pictures = Loader(tiny_domain(count=20).items, np.arange(20), SEEN, CPU, 6)
-    assert order(pictures.epoch(1, 2, ("weak", "test"))) == first
+    images = Loader(tiny_domain(count=20).items, np.arange(20), SEEN, CPU, 6)
+    assert order(images.epoch(1, 2, ("weak", "test"))) == first
 
 
 def test_each_index_comes_once_an_epoch_in_random_order():
@@ -75,7 +75,7 @@ def test_samples_belong_to_their_index_and_the_index_counts_positions():
         (19, 6, [6, 6, 6]),  # a last batch of one has no statistics of its own
         (18, 6, [6, 6, 6]),
         (5, 6, [5]),
-        (1, 6, [1]),  # a domain of one picture is better than nothing
+        (1, 6, [1]),  # a domain of one image is better than nothing
         (3, 1, [1, 1, 1]),
         (0, 6, []),
     ],
@@ -86,13 +86,13 @@ def test_sizes_of_batches(count, batch_size, sizes):
     assert loader.steps == len(sizes)
 
 
-@pytest.mark.parametrize(("limit", "pictures"), [(0, 20), (10, 10), (13, 12), (100, 20), (1, 1)])
-def test_epoch_pictures_is_the_most_that_an_epoch_sees(limit, pictures):
-    loader = numbered(epoch_pictures=limit)
+@pytest.mark.parametrize(("limit", "images"), [(0, 20), (10, 10), (13, 12), (100, 20), (1, 1)])
+def test_epoch_images_is_the_most_that_an_epoch_sees(limit, images):
+    loader = numbered(epoch_images=limit)
     got = order(loader.epoch(0, 0))
-    assert len(got) == len(set(got)) == pictures
-    assert loader.steps == -(-pictures // 6)
-    assert got == order(numbered().epoch(0, 0))[:pictures]
+    assert len(got) == len(set(got)) == images
+    assert loader.steps == -(-images // 6)
+    assert got == order(numbered().epoch(0, 0))[:images]
     if 1 < limit < 20:
         assert set(got) != set(order(loader.epoch(0, 1)))  # the next epoch sees others
     assert order(loader.sweep()) == list(range(20))
@@ -151,9 +151,9 @@ def test_a_batch_has_no_labels():
 def test_open_loader_takes_a_split_without_its_labels():
     domain = tiny_domain(count=30)
     for split, wanted in (("train", domain.train), ("test", domain.test)):
-        loader = open_loader(domain, split, SEEN, CPU, 4, seed=3, epoch_pictures=5)
+        loader = open_loader(domain, split, SEEN, CPU, 4, seed=3, epoch_images=5)
         assert loader.positions.tolist() == wanted.tolist()
-        assert (loader.batch_size, loader.seed, loader.epoch_pictures) == (4, 3, 5)
+        assert (loader.batch_size, loader.seed, loader.epoch_images) == (4, 3, 5)
     shuffled = open_loader(domain.with_labels_shuffled(), "train", SEEN, CPU, 4)
     bare = open_loader(domain.without_labels(), "train", SEEN, CPU, 4)
     for a, b in zip(shuffled.epoch(0, 0), bare.epoch(0, 0), strict=True):
@@ -233,7 +233,7 @@ def test_the_thread_stays_only_a_few_items_ahead():
     source.close()
 
 
-def test_a_broken_picture_stops_the_epoch():
+def test_a_broken_image_stops_the_epoch():
     class Broken:
         shape, dtype = (10, 3), np.dtype(np.float32)
 

@@ -22,7 +22,7 @@ def test_class_folders_give_sorted_classes_and_files(tmp_path, tree, draw):
     draw(tmp_path / "site/cat/deeper/x.png")
     draw(tmp_path / "site/cat/._hidden.png")
     draw(tmp_path / "site/.cache/y.png")
-    (tmp_path / "site/dog/notes.txt").write_text("not a picture")
+    (tmp_path / "site/dog/notes.txt").write_text("not an image")
     reading = readers.read_folder(tmp_path / "site")
     assert reading.classes == ("cat", "dog")
     assert names(reading) == (
@@ -53,20 +53,20 @@ def test_train_and_test_folders_are_a_split(tmp_path, tree):
     assert reading.classes == ("cat", "dog")
 
 
-def test_loose_pictures_are_found_at_any_depth_without_labels(tmp_path, draw):
+def test_loose_images_are_found_at_any_depth_without_labels(tmp_path, draw):
     draw(tmp_path / "b.png")
     draw(tmp_path / "2024/a.png")
     (tmp_path / "2024/loop").symlink_to(tmp_path)
-    reading = readers.read_pictures(tmp_path)
+    reading = readers.read_images(tmp_path)
     assert names(reading) == ("2024/a.png", "b.png")
     assert reading.domain.labels is None
     assert reading.classes == ()
 
 
-def test_a_folder_without_pictures_says_what_it_holds(tmp_path):
+def test_a_folder_without_images_says_what_it_holds(tmp_path):
     (tmp_path / "notes.txt").write_text("")
-    with pytest.raises(CosdaError, match="holds no pictures; found 0 folders, 0 pictures and 1 other files"):
-        readers.read_pictures(tmp_path)
+    with pytest.raises(CosdaError, match="holds no images; found 0 folders, 0 images and 1 other files"):
+        readers.read_images(tmp_path)
     with pytest.raises(CosdaError, match="has no class folders"):
         readers.read_folder(tmp_path)
 
@@ -179,7 +179,7 @@ def test_arrays_may_have_names_as_labels_or_none(tmp_path):
     [
         ({"x": [1]}, "none of the expected arrays.*Found: x"),
         ({"images": np.zeros((2, 4, 4, 3))}, "shape .2, 4, 4, 3. of float64"),
-        ({"images": np.zeros((2, 3, 4, 4), np.uint8)}, "Expected pictures as uint8"),
+        ({"images": np.zeros((2, 3, 4, 4), np.uint8)}, "Expected images as uint8"),
         ({"features": np.full((2, 3), np.nan)}, "not finite"),
         ({"features": np.zeros((2, 3)), "labels": [1]}, "2 samples but labels of shape"),
         ({"features": np.zeros((2, 3)), "labels": [0, -1]}, "whole numbers from 0"),
@@ -207,4 +207,4 @@ def test_pickles_and_damaged_array_files_are_refused(tmp_path):
 def test_names_of_the_current_folder(tmp_path, draw, monkeypatch):
     draw(tmp_path / "here/a.png")
     monkeypatch.chdir(tmp_path / "here")
-    assert readers.read_pictures(Path(".")).domain.name == "here"
+    assert readers.read_images(Path(".")).domain.name == "here"

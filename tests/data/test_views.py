@@ -32,7 +32,7 @@ SIZES = [(32, 32), (33, 47), (7, 5), (1, 1), (100, 20)]
 
 @pytest.mark.parametrize("profile", ["cosda", "shot"])
 @pytest.mark.parametrize(("height", "width"), SIZES)
-def test_boxes_lie_within_the_picture(profile, height, width):
+def test_boxes_lie_within_the_image(profile, height, width):
     items = torch.empty(500, height, width, 3, dtype=torch.uint8)
     for boxes in (weak_boxes(items, how(profile=profile)), _test_boxes(items, how(profile=profile))):
         top, left, tall, wide = boxes.unbind(1)
@@ -46,7 +46,7 @@ def test_boxes_lie_within_the_picture(profile, height, width):
 def test_weak_boxes_have_the_area_and_the_shape_that_the_profile_says():
     items = torch.empty(4000, 200, 200, 3, dtype=torch.uint8)
     top, left, tall, wide = weak_boxes(items, how()).double().unbind(1)
-    free = (tall < 200) & (wide < 200)  # a side that would stick out is cut to the picture's
+    free = (tall < 200) & (wide < 200)  # a side that would stick out is cut to the image's
     area = (tall * wide / 200**2)[free]
     assert 0.74 < area.min() < 0.76
     assert area.max() <= 1
@@ -71,7 +71,7 @@ def test_shot_boxes_are_seven_eighths_anywhere_and_in_the_centre():
 
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (40, 24), (16, 50), (7, 9), (1, 1)])
-def test_the_test_view_is_the_whole_picture_at_the_networks_size(height, width):
+def test_the_test_view_is_the_whole_image_at_the_networks_size(height, width):
     items = smooth(2, height, width)
     seen = make_view("test", items, how(20), rng())
     assert (seen.shape, seen.dtype) == ((2, 3, 20, 20), torch.float32)
@@ -81,7 +81,7 @@ def test_the_test_view_is_the_whole_picture_at_the_networks_size(height, width):
     torch.testing.assert_close(seen, wanted, atol=1.0, rtol=0)
 
 
-def test_a_picture_of_the_right_size_is_not_touched():
+def test_a_image_of_the_right_size_is_not_touched():
     items = noise()
     assert torch.equal(make_view("test", items, how(), rng()), items.permute(0, 3, 1, 2).float())
 
@@ -112,14 +112,14 @@ def test_normalisation_gives_the_same_bits_however_the_colours_lie():
     together = noise(5, 20, 30).permute(0, 3, 1, 2)  # as resizing leaves them
     apart = together.contiguous().float()  # and strong views
     each = how(mean=(0.4, 0.5, 0.6), std=(0.1, 0.2, 0.3))
-    made = [_normalise(pictures, each) for pictures in (together, apart)]
+    made = [_normalise(images, each) for images in (together, apart)]
     assert torch.equal(*made)
-    for pictures in made:
-        assert pictures.is_contiguous(memory_format=torch.channels_last)
+    for images in made:
+        assert images.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(apart, together.float())  # the given ones are as they were
 
 
-def test_the_pictures_stay_as_they_were():
+def test_the_images_stay_as_they_were():
     items = noise()
     before = items.clone()
     for view in ("weak", "strong", "test"):
@@ -128,13 +128,13 @@ def test_the_pictures_stay_as_they_were():
 
 
 def flipped_share(flip):
-    """A picture that is dark on the left, at a size at which shot's box decides nothing."""
+    """An image that is dark on the left, at a size at which shot's box decides nothing."""
     ramp = torch.linspace(0, 255, 64).round().to(torch.uint8).view(1, 1, 64, 1).expand(400, 64, 64, 3)
     seen = make_view("weak", ramp, how(56, "shot", flip), rng())
     return float((seen[:, 0, 0, 0] > seen[:, 0, 0, -1]).float().mean())
 
 
-def test_half_of_the_pictures_are_mirrored_only_if_allowed():
+def test_half_of_the_images_are_mirrored_only_if_allowed():
     assert flipped_share(False) == 0
     assert 0.4 < flipped_share(True) < 0.6
 

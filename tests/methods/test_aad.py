@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from cosda import losses
+from cosda.config.schema import Optimisation
 from cosda.methods.aad import AaD
 from cosda.methods.base import Progress
 from cosda.models.network import same_weights
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch
 from tiny import tiny_loader, tiny_network
 
@@ -43,8 +43,8 @@ def test_a_step_equals_the_formula(bank: str) -> None:
     p, scores = output.logits.double().softmax(1).tolist(), stored.scores.double().tolist()
     attraction = dispersion = 0.0
     for row, i in enumerate(batch.index.tolist()):
-        likeness = (stored.features @ stored.features[i]).tolist()
-        near = sorted((j for j in range(16) if j != i), key=lambda j: -likeness[j])[:3]
+        similarity = (stored.features @ stored.features[i]).tolist()
+        near = sorted((j for j in range(16) if j != i), key=lambda j: -similarity[j])[:3]
         attraction -= sum(sum(s * x for s, x in zip(scores[j], p[row], strict=True)) for j in near) / 8
         others = [other for other in range(8) if other != row]
         dispersion += sum(sum(a * b for a, b in zip(p[row], p[other], strict=True)) for other in others) / 8
@@ -93,7 +93,7 @@ def test_the_originals_dispersion_falls_at_every_step() -> None:
     strengths: list[float] = []
     for epoch in range(3):
         ready(method, epoch, epochs=3)
-        for batch in method.pictures.epoch(1, epoch):  # type: ignore[attr-defined]
+        for batch in method.loader.epoch(1, epoch):  # type: ignore[attr-defined]
             method.step(batch)
             strengths.append(method.strength)
     assert strengths == pytest.approx([(1 + 10 * t / 6) ** -5 for t in range(6)])

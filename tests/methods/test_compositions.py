@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cosda import losses
+from cosda.config.schema import Optimisation
 from cosda.methods import METHODS, Method
 from cosda.methods.base import Progress
 from cosda.methods.composition import Composition
@@ -18,8 +19,7 @@ from cosda.models.network import Network, same_weights, statistics
 from cosda.parts.bank import Bank
 from cosda.parts.mixup import draw_mixing
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.settings import settings_of
 from cosda.types import Batch, Output
 from tiny import tiny_loader, tiny_network
@@ -96,12 +96,12 @@ def test_settings_are_those_of_both_without_duplicates(base: str) -> None:
 def test_the_paper_learns_refined_labels_by_consistency(base: str) -> None:
     """§5.2: r from the teacher's bank, q = softmax(log r / τ), then CoSDA's mixing, consistency and information."""
     method, batch = ready(composition(base, temperature=0.5, information=0.7))
-    bank = Bank.build(method.pair.teacher, method.pictures)  # eval mode, the teacher's statistics
+    bank = Bank.build(method.pair.teacher, method.loader)  # eval mode, the teacher's statistics
     refined = []
 
     def near(j: int, count: int) -> list[int]:
-        likeness = (bank.features @ bank.features[j]).tolist()
-        return sorted((k for k in range(20) if k != j), key=lambda k: -likeness[k])[:count]
+        similarity = (bank.features @ bank.features[j]).tolist()
+        return sorted((k for k in range(20) if k != j), key=lambda k: -similarity[k])[:count]
 
     for i in batch.index.tolist():
         total, weight = torch.zeros(3), 0.0
@@ -147,7 +147,7 @@ def test_the_paper_needs_one_pass_a_step_and_none_of_the_teacher(base: str) -> N
 def test_the_authors_code_pays_the_other_methods_losses_on_the_mixed_batch(base: str) -> None:
     """§5.1: the student's clean pass refreshes the bank by 0.8 / 0.2, then the mixed batch pays."""
     method, batch = ready(composition(base, "authors"))
-    bank = Bank.build(method.student, method.pictures)
+    bank = Bank.build(method.student, method.loader)
     bank.update(batch.index, in_training(method.student, batch.images), 0.8)
     share, partner = draw_mixing(8, 0.1, True, stream(0, "epoch"), torch.device("cpu"))
     assert 0.5 <= share < 1

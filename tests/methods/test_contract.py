@@ -7,13 +7,13 @@ import copy
 import pytest
 import torch
 
+from cosda.config.schema import Optimisation
 from cosda.methods import METHODS, Method
 from cosda.methods.base import Progress
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network, same_weights
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch
 from tiny import CPU, tiny_loader, tiny_network
 
@@ -124,7 +124,7 @@ def test_ready_for_the_next_domain(method: Method, kind: str) -> None:
     assert all(torch.isfinite(value).all() for value in method.predictor("target").state_dict().values())
 
 
-def test_batch_of_one_picture(method: Method, kind: str) -> None:
+def test_batch_of_one_image(method: Method, kind: str) -> None:
     job = begun(method, kind)
     batch = first_batch(job)
     single = Batch(tuple(view[:1] for view in batch.views), batch.index[:1])

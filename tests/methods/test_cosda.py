@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from cosda.config.schema import Optimisation
 from cosda.methods.base import Progress
 from cosda.methods.cosda import CoSDA
 from cosda.models.network import Network, same_weights, statistics
 from cosda.parts.mixup import draw_mixing
 from cosda.parts.schedule import cosine
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch
 from tiny import tiny_loader, tiny_network
 
@@ -130,7 +130,7 @@ def test_a_gate_of_zero_keeps_all_and_a_high_gate_keeps_the_confident() -> None:
     assert torch.equal(target.weights[:, 0] == 1, confidence > gate)
 
 
-def test_a_batch_without_a_confident_picture_learns_from_information_alone() -> None:
+def test_a_batch_without_a_confident_image_learns_from_information_alone() -> None:
     method, batch = ready(CoSDA(gate=(1.0, 1.0)))
     terms = method.step(batch)
     assert terms["consistency"].item() == 0
@@ -200,7 +200,7 @@ def test_without_dual_speed_they_meet_at_every_step() -> None:
     assert not same_weights(incoming, method.pair.teacher)
 
 
-def test_without_a_teacher_the_student_labels_its_own_pictures() -> None:
+def test_without_a_teacher_the_student_labels_its_own_images() -> None:
     method = CoSDA(meeting="step", momentum=(0, 0), statistics_momentum=(0, 0))
     work = job(method)
     work.run(lambda facts: None)

@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from cosda.api import run_chain
+from cosda.config.schema import Optimisation
 from cosda.methods.base import Progress
 from cosda.methods.cotta import CoTTA
 from cosda.models.artifact import load
@@ -17,10 +19,8 @@ from cosda.models.network import Network, same_weights, statistics
 from cosda.parts.augment import Augmentation
 from cosda.parts.schedule import cosine
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.api import run_chain
 from cosda.run.chain import carried_path
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch
 from tiny import SEEN, tiny_benchmark, tiny_loader, tiny_network
 
@@ -92,7 +92,7 @@ def test_step_equals_the_formulas_written_as_loops(kind: str, ap: float) -> None
         each = [batch_outputs(teacher, Augmentation()(batch.images, SEEN, rng)) for _ in range(4)]
         labels = [[sum(view[i][c] for view in each) / 4 for c in range(len(each[0][0]))] for i in range(len(each[0]))]
     confidences = sorted(max(slow_softmax(row)) for row in labels)
-    gate = (confidences[3] + confidences[4]) / 2  # half of the pictures
+    gate = (confidences[3] + confidences[4]) / 2  # half of the images
     method.threshold = gate
     predicted = batch_outputs(method.student, batch.images)
     terms = method.step(batch)
@@ -100,7 +100,7 @@ def test_step_equals_the_formulas_written_as_loops(kind: str, ap: float) -> None
     assert terms["consistency"].item() == pytest.approx(slow_loss(labels, predicted, 0.3, gate), rel=1e-4)
 
 
-def test_original_form_is_plain_cross_entropy_of_all_pictures() -> None:
+def test_original_form_is_plain_cross_entropy_of_all_images() -> None:
     method, batch = ready(CoTTA(**CoTTA.variants["original"], ap=0))
     labels = batch_outputs(method.pair.teacher, batch.images)
     predicted = batch_outputs(method.student, batch.images)
@@ -143,7 +143,7 @@ def test_feature_vectors_have_no_augmentation_but_noise_if_asked() -> None:
     assert noise.mean().abs() < 0.02
 
 
-def test_a_batch_without_a_confident_picture_costs_nothing() -> None:
+def test_a_batch_without_a_confident_image_costs_nothing() -> None:
     """In the authors' code its loss is 0/0, and from then on all weights are NaN."""
     method, batch = ready(CoTTA(gate=(1.0, 1.0), augmentations=1))
     term = method.step(batch)["consistency"]

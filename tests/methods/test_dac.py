@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cosda import losses
+from cosda.config.schema import Optimisation
 from cosda.methods.base import Progress
 from cosda.methods.dac import DaC, divide
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import same_weights
 from cosda.parts.prototypes import centroid_labels
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch
 from tiny import CLASSES, tiny_loader, tiny_network
 
@@ -72,7 +72,7 @@ def slow_mmd(o: list[list[float]], labels: list[int], source_like: list[bool], i
 @pytest.mark.parametrize("seed", range(4))
 def test_contrast_equals_the_loops(seed: int) -> None:
     memory, u = unit(9, 4, seed), unit(3, 4, 50 + seed)
-    ids = [0, 0, 1, 2 + 3, 2 + 4, 1, 2 + 6, 0, 2 + 8]  # two classes; pictures 3, 4, 6 and 8 are target-specific
+    ids = [0, 0, 1, 2 + 3, 2 + 4, 1, 2 + 6, 0, 2 + 8]  # two classes; images 3, 4, 6 and 8 are target-specific
     index, k = [1, 4, 2 if seed % 2 else 7], 2
     o, s = u @ memory.T / 0.2, torch.tensor([3.0, -1.0, 2.0])
     dense = torch.tensor(ids).unique(return_inverse=True)[1]
@@ -81,7 +81,7 @@ def test_contrast_equals_the_loops(seed: int) -> None:
 
 
 def test_the_denominator_counts_the_local_score_for_groups_of_the_batch_and_only_once() -> None:
-    """Two pictures of group 0 in the batch, none of group 1: n = (2 + (k + 1), 1), by hand."""
+    """Two images of group 0 in the batch, none of group 1: n = (2 + (k + 1), 1), by hand."""
     o = torch.tensor([[1.0, 2.0, 0.5], [0.0, 1.0, 4.0]])
     fast = losses.adaptive_contrast(o, torch.tensor([3.0, 1.0]), torch.tensor([0, 0, 1]), torch.tensor([0, 0]), extra=2)
     wanted = 0.0
@@ -94,7 +94,7 @@ def test_the_denominator_counts_the_local_score_for_groups_of_the_batch_and_only
 def test_mmd_equals_the_loops_also_where_a_part_of_a_class_is_empty(seed: int) -> None:
     memory, u = unit(8, 4, seed), unit(4, 4, 90 + seed)
     labels = [0, 0, 1, 1, 1, 2, 2, 0]
-    source_like = [True, False, True, True, False, True, True, False]  # class 2 has no target-specific picture
+    source_like = [True, False, True, True, False, True, True, False]  # class 2 has no target-specific image
     index = [0, 1, 5, 4]
     o = u @ memory.T / 0.1
     fast = losses.classwise_mmd(o, torch.tensor(labels), torch.tensor(source_like), torch.tensor(index), 4)
@@ -104,7 +104,7 @@ def test_mmd_equals_the_loops_also_where_a_part_of_a_class_is_empty(seed: int) -
 def test_division_takes_the_surest_of_each_class_and_later_classes_win() -> None:
     p = torch.tensor([[0.5, 0.45, 0.05], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.7, 0.2, 0.1], [0.2, 0.2, 0.6]])
     assert divide(p, 1).tolist() == [3 + 0, 1, 3 + 2, 0, 2]
-    assert divide(p, 2).tolist() == [1, 1, 2, 0, 2]  # picture 0 is claimed by classes 0 and 1
+    assert divide(p, 2).tolist() == [1, 1, 2, 0, 2]  # image 0 is claimed by classes 0 and 1
     assert divide(p, 0).tolist() == [3, 4, 5, 6, 7]
     assert divide(p, 40).tolist() == [2] * 5
 
@@ -197,7 +197,7 @@ def test_rows_of_the_batch_move_by_the_momentum_after_the_step_and_keep_length_o
     assert torch.equal(method.memory[others], before[others])
 
 
-def test_a_gated_picture_becomes_source_like_and_never_returns() -> None:
+def test_a_gated_image_becomes_source_like_and_never_returns() -> None:
     method = DaC(confident=0, gate=0.0)
     _, batch = ready(method)
     assert method.groups is not None
@@ -209,11 +209,11 @@ def test_a_gated_picture_becomes_source_like_and_never_returns() -> None:
     before = method.groups.clone()
     method.step(batch)
     method.begin_epoch(Progress(1, 2, 4, stream(0, "epoch")))
-    assert torch.equal(method.groups, before), "neither a step nor a new epoch makes a picture target-specific again"
+    assert torch.equal(method.groups, before), "neither a step nor a new epoch makes an image target-specific again"
 
 
-def test_labels_are_of_the_training_pictures_by_index_and_new_in_each_epoch() -> None:
-    """Trap B6: labels from another split, looked up with the indices of the training pictures."""
+def test_labels_are_of_the_training_images_by_index_and_new_in_each_epoch() -> None:
+    """Trap B6: labels from another split, looked up with the indices of the training images."""
     method = DaC()
     work, _ = ready(method, kind="batch_norm")
     with evaluating(work.student):
@@ -260,7 +260,7 @@ def test_the_classifier_is_frozen() -> None:
     assert [group.name for group in method.parameters()] == ["bottleneck"]
 
 
-def test_fewer_pictures_than_neighbours() -> None:
+def test_fewer_images_than_neighbours() -> None:
     work = job(DaC(neighbours=50), "features", count=6)
     facts = []
     work.run(facts.append)

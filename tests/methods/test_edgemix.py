@@ -1,4 +1,4 @@
-"""EdgeMix is NRC on pictures with edges, and edges are an option of every training."""
+"""EdgeMix is NRC on images with edges, and edges are an option of every training."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from cosda.api import make_plan, run_chain
+from cosda.config.schema import Optimisation
 from cosda.errors import CosdaError
 from cosda.methods.edgemix import EdgeMix
 from cosda.methods.nrc import NRC
 from cosda.models.artifact import load
 from cosda.models.network import Network, same_weights
-from cosda.records import Run
-from cosda.run.adapt import Training
-from cosda.run.api import make_plan, run_chain
+from cosda.records.run import Run
 from cosda.run.chain import carried_path
 from cosda.run.edges import open_edges
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from tiny import CPU, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 
 QUICK = (

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from cosda import losses
+from cosda.config.schema import Optimisation
 from cosda.errors import CosdaError
 from cosda.methods.base import Progress
 from cosda.methods.gsfda import GSFDA, gates
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.masks import MaskedNetwork, Masks, add_masks
 from cosda.models.network import Network, same_weights
 from cosda.parts.bank import Bank
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch
 from tiny import CLASSES, tiny_loader, tiny_network
 
@@ -67,7 +67,7 @@ def test_the_losses_equal_slow_loops() -> None:
             total -= math.log(sum(float(p[i, c] * scores[i, j, c]) for c in range(3)) + 1e-8)
     assert float(losses.local_structure(p, scores)) == pytest.approx(total / 5, rel=1e-5)
     mean = [sum(float(p[i, c]) for i in range(5)) / 5 for c in range(3)]
-    assert float(losses.evenness(p)) == pytest.approx(sum(m * math.log(m + 1e-5) for m in mean), rel=1e-5)
+    assert float(losses.negative_diversity(p)) == pytest.approx(sum(m * math.log(m + 1e-5) for m in mean), rel=1e-5)
     assert torch.isfinite(losses.local_structure(torch.eye(3), torch.eye(3).flip(0)[:, None])), "log of 0"
 
 
@@ -79,7 +79,7 @@ def test_a_step_equals_a_slow_loop(exclude: str) -> None:
     batch = first_batch(job)
     with torch.no_grad():
         output = copy.deepcopy(student)(batch.images)  # train mode: the batch's statistics
-    # A bank in which a picture's own row is nearest to it, and predictions are sure, so that it matters who is near.
+    # A bank in which an image's own row is nearest to it, and predictions are sure, so that it matters who is near.
     rng = torch.Generator().manual_seed(0)
     keys = torch.nn.functional.normalize(torch.randn(20, WIDTH, generator=rng))
     keys[batch.index] = torch.nn.functional.normalize(output.features)
@@ -96,14 +96,14 @@ def test_a_step_equals_a_slow_loop(exclude: str) -> None:
         total -= sum(math.log(float(p[i] @ bank_scores[j]) + 1e-8) for j in ranked[:3])
     terms = method.step(batch)
     assert float(terms["neighbours"].detach()) == pytest.approx(total / len(batch), rel=1e-4)
-    assert float(terms["diversity"].detach()) == pytest.approx(2 * float(losses.evenness(p)), rel=1e-4)
+    assert float(terms["diversity"].detach()) == pytest.approx(2 * float(losses.negative_diversity(p)), rel=1e-4)
     assert torch.allclose(method.bank.scores[batch.index], p, atol=1e-6)
     rest = [j for j in range(len(keys)) if j not in index]
     assert torch.equal(method.bank.features[rest], keys[rest])
 
 
-def test_a_picture_is_not_its_own_neighbour_b10() -> None:
-    """The bank's row of a picture is nearest to it; the repositories' exclusion leaves it in."""
+def test_a_image_is_not_its_own_neighbour_b10() -> None:
+    """The bank's row of an image is nearest to it; the repositories' exclusion leaves it in."""
     method = GSFDA(neighbours=1)
     begun(method, masked())
     index = torch.arange(4)

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from cosda.config.schema import Optimisation
 from cosda.methods.base import Progress
 from cosda.methods.nrc import NRC
 from cosda.models.network import same_weights
 from cosda.parts.bank import Bank
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch, Output
 from tiny import tiny_loader, tiny_network
 
@@ -45,8 +45,8 @@ def seen_again(bank: Bank, batch: Batch) -> Output:
 
 
 def slow_neighbours(bank: Bank, i: int, count: int) -> list[int]:
-    likeness = (bank.features @ bank.features[i]).tolist()
-    return sorted((j for j in range(len(likeness)) if j != i), key=lambda j: -likeness[j])[:count]
+    similarity = (bank.features @ bank.features[i]).tolist()
+    return sorted((j for j in range(len(similarity)) if j != i), key=lambda j: -similarity[j])[:count]
 
 
 def slow_loss(bank: Bank, index: list[int], p: list[list[float]], near: int, far: int, r: float) -> tuple[float, float]:
@@ -100,10 +100,10 @@ def test_the_gradient_is_that_of_the_originals_kl_div() -> None:
 
 
 def test_a_whole_step_equals_the_formula_and_refreshes_the_bank_first() -> None:
-    method, pictures = NRC(neighbours=3, extended=2), tiny_loader(count=16)
-    method.setup(tiny_network(), pictures)
+    method, images = NRC(neighbours=3, extended=2), tiny_loader(count=16)
+    method.setup(tiny_network(), images)
     method.begin_epoch(Progress(1, 0, 2, stream(0)))
-    batch = next(iter(pictures.epoch(1, 0)))
+    batch = next(iter(images.epoch(1, 0)))
     with torch.no_grad():
         output = copy.deepcopy(method.student)(batch.images)
     assert method.memory is not None
@@ -118,8 +118,8 @@ def test_a_whole_step_equals_the_formula_and_refreshes_the_bank_first() -> None:
     assert not method.memory.scores.requires_grad
 
 
-def test_duplicates_do_not_make_a_picture_its_own_neighbour() -> None:
-    """Trap B25: of four equal pictures each has the other three, and the bank knows which is which."""
+def test_duplicates_do_not_make_a_image_its_own_neighbour() -> None:
+    """Trap B25: of four equal images each has the other three, and the bank knows which is which."""
     method, bank = hand_made(neighbours=3, extended=3)
     bank.features[:4] = bank.features[0]
     batch = batch_of(0, 1, 2, 3)
@@ -160,14 +160,14 @@ def test_neighbours_change_after_half_of_the_epochs_and_begin_anew_with_each_tar
     assert method.settings() == settings
 
 
-def test_more_neighbours_than_pictures_are_all_pictures() -> None:
+def test_more_neighbours_than_images_are_all_images() -> None:
     method, bank = hand_made(neighbours=50, extended=50)
     batch = batch_of(1)
     target = method.label(batch, seen_again(bank, batch))
     torch.testing.assert_close(target.weights, torch.tensor([[5.0, 0.1 * 25]]))
 
 
-def test_a_single_picture_learns_nothing_from_neighbours() -> None:
+def test_a_single_image_learns_nothing_from_neighbours() -> None:
     method, bank = hand_made()
     method.memory = Bank(bank.features[:1], bank.scores[:1])
     target = method.label(batch_of(0), method.memory.recall(torch.tensor([0])))

@@ -8,14 +8,14 @@ import math
 import pytest
 import torch
 
+from cosda.config.schema import Optimisation
 from cosda.losses import information_maximisation, negative_information
 from cosda.methods.base import Progress
 from cosda.methods.shot import SHOT
 from cosda.models.network import same_weights
-from cosda.parts.prototypes import label_pictures
+from cosda.parts.prototypes import label_images
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch
 from tiny import tiny_loader, tiny_network
 
@@ -54,7 +54,7 @@ def test_information_maximisation_is_the_formula() -> None:
 def test_step_equals_the_loss_written_as_loops(kind: str) -> None:
     method, batch = ready(SHOT(label_weight=0.4, information=0.7), kind)
     twin = copy.deepcopy(method.student).train()
-    labels = label_pictures(twin, method.pictures).tolist()
+    labels = label_images(twin, method.loader).tolist()
     with torch.no_grad():
         rows = [slow_softmax(row) for row in twin(batch.images).logits.double().tolist()]
     entropy = -sum(math.log(row[labels[i]]) for row, i in zip(rows, batch.index.tolist(), strict=True)) / len(rows)
@@ -65,14 +65,14 @@ def test_step_equals_the_loss_written_as_loops(kind: str) -> None:
     }
 
 
-def test_each_picture_learns_the_label_of_its_index() -> None:
+def test_each_image_learns_the_label_of_its_index() -> None:
     """Trap B1 from end to end: batches come shuffled, labels do not care."""
     method, _ = ready(SHOT())
     assert method.labels is not None
-    by_index = label_pictures(method.student, method.pictures)
+    by_index = label_images(method.student, method.loader)
     orders = []
     for epoch in (0, 1):
-        for batch in method.pictures.epoch(1, epoch):  # type: ignore[attr-defined]
+        for batch in method.loader.epoch(1, epoch):  # type: ignore[attr-defined]
             orders += batch.index.tolist()
             assert torch.equal(method.labels[batch.index], by_index[batch.index])
     assert orders != sorted(orders)
@@ -118,7 +118,7 @@ def test_labels_are_made_anew_in_each_epoch_and_not_where_they_are_not_learnt() 
     assert not torch.equal(first, method.labels)
     for off in (SHOT(label_weight=0), SHOT(first_epoch_labels=False)):
         calls: list[int] = []
-        off.setup(method.student, method.pictures)
+        off.setup(method.student, method.loader)
         hook = method.student.register_forward_hook(lambda *_, calls=calls: calls.append(1))
         off.begin_epoch(Progress(1, 0, 4, stream(0, "epoch")))
         assert not calls
@@ -144,4 +144,4 @@ def test_the_view_of_the_labels_is_a_setting() -> None:
     for view in ("test", "weak"):
         method, _ = ready(SHOT(label_view=view))
         assert method.labels is not None
-        assert torch.equal(method.labels, label_pictures(method.student, method.pictures, view=view))
+        assert torch.equal(method.labels, label_images(method.student, method.loader, view=view))

@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from cosda.config.schema import Optimisation
 from cosda.errors import CosdaError
 from cosda.methods import shot_plus
 from cosda.methods.base import Method, Progress
 from cosda.methods.shot import SHOT
 from cosda.methods.shot_plus import SHOTPlus
 from cosda.models.network import Network, same_weights
-from cosda.parts.mixmatch import UNKNOWN, guess, mix, renew, sure_labels
+from cosda.parts.mixmatch import UNKNOWN, confident_labels, guess, mix, renew
 from cosda.parts.mixup import draw_mixing
 from cosda.parts.rotation import draw_turns, rotate
 from cosda.randomness import stream
-from cosda.run.adapt import Training
-from cosda.run.sections import Optimisation
+from cosda.run.train import Training
 from cosda.types import Batch
 from tiny import CPU, tiny_loader, tiny_network
 
@@ -170,7 +170,7 @@ def test_without_the_task_it_is_shot() -> None:
     assert same_weights(one.student, two.student)
 
 
-def test_pictures_that_are_not_square_are_refused() -> None:
+def test_images_that_are_not_square_are_refused() -> None:
     loader = tiny_loader()
 
     class Wide:
@@ -202,7 +202,7 @@ def test_the_surest_of_each_class_become_labelled() -> None:
         members = sorted((i for i in range(40) if predicted[i] == c), key=lambda i: entropy[i])
         for i in members[: math.floor(share * len(members))]:
             want[i] = c
-    assert sure_labels(logits).tolist() == want
+    assert confident_labels(logits).tolist() == want
     assert 0 < want.count(UNKNOWN) < 40
 
 
@@ -294,7 +294,7 @@ def test_the_step_of_mixmatch_is_its_formula() -> None:
 
 
 @pytest.mark.parametrize("label", [1, UNKNOWN])
-def test_a_batch_with_only_labelled_or_only_unlabelled_pictures(label: int) -> None:
+def test_a_batch_with_only_labelled_or_only_unlabelled_images(label: int) -> None:
     method, batch = ready(last_part(), epoch=2)
     assert method.known is not None
     method.known[:] = label

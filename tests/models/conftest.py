@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
-from cosda.models.encoders import Architecture
 
 KEPT_ALIVE = []  # a library's operators vanish with the object that declared them
 

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cosda.errors import CosdaError
+from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model, load
-from cosda.models.encoders import Architecture
 from cosda.models.network import same_weights
 
 FILES = {"model.json", "encoder.safetensors", "head.safetensors"}
@@ -206,4 +206,4 @@ def test_feature_models(tmp_path) -> None:
     Model(network, architecture, ("a", "b"), network.encoder.preprocessing).save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert same_weights(again.network, network)
-    assert not again.preprocessing.of_pictures
+    assert not again.preprocessing.of_images

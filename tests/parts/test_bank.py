@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cosda.errors import CosdaError
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.parts import bank as module
 from cosda.parts.bank import GROUP, Bank, nearest
 from cosda.types import Output
@@ -23,9 +23,9 @@ def rows(count: int, width: int = 6, seed: int = 0) -> Tensor:
 def slow_nearest(queries: Tensor, keys: Tensor, count: int, own: list[int]) -> list[list[int]]:
     found = []
     for query, mine in zip(queries.tolist(), own, strict=True):
-        likeness = [sum(a * b for a, b in zip(query, key, strict=True)) for key in keys.tolist()]
-        others = [place for place in range(len(likeness)) if place != mine]
-        found.append(sorted(others, key=lambda place: -likeness[place])[:count])
+        similarity = [sum(a * b for a, b in zip(query, key, strict=True)) for key in keys.tolist()]
+        others = [place for place in range(len(similarity)) if place != mine]
+        found.append(sorted(others, key=lambda place: -similarity[place])[:count])
     return found
 
 
@@ -44,7 +44,7 @@ def test_without_own_a_query_finds_itself() -> None:
 
 
 def test_its_own_index_is_never_a_neighbour_even_among_duplicates() -> None:
-    """Trap B25: dropping the first hit would keep the picture and lose one of its twins."""
+    """Trap B25: dropping the first hit would keep the image and lose one of its twins."""
     keys = rows(1).expand(100, -1).contiguous()
     own = torch.arange(100)
     for count in (1, 5, 99, 500):
@@ -54,7 +54,7 @@ def test_its_own_index_is_never_a_neighbour_even_among_duplicates() -> None:
         assert all(len(set(row)) == len(row) for row in found.tolist())
 
 
-def test_a_bank_of_one_picture_has_no_neighbours() -> None:
+def test_a_bank_of_one_image_has_no_neighbours() -> None:
     assert nearest(rows(1), rows(1), 3, torch.tensor([0])).shape == (1, 0)
 
 
@@ -112,18 +112,18 @@ def test_neighbours_of_neighbours_keep_their_shape() -> None:
 
 @pytest.mark.parametrize("kind", ["batch_norm", "features"])
 def test_build_is_one_eval_pass_by_index_and_leaves_the_network_alone(kind: str) -> None:
-    network, pictures = tiny_network(kind).train(), tiny_loader(kind, count=20, batch_size=8)
+    network, images = tiny_network(kind).train(), tiny_loader(kind, count=20, batch_size=8)
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    bank = Bank.build(network, pictures, "test")
+    bank = Bank.build(network, images, "test")
     assert network.training
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
     with evaluating(network):
-        for batch in pictures.sweep("test"):
+        for batch in images.sweep("test"):
             output = network(batch.images)
             torch.testing.assert_close(bank.features[batch.index], F.normalize(output.features))
             torch.testing.assert_close(bank.scores[batch.index], output.logits.softmax(1))
     assert not bank.features.is_inference()
-    assert Bank.build(network, pictures, dtype=torch.half).scores.dtype == torch.half
+    assert Bank.build(network, images, dtype=torch.half).scores.dtype == torch.half
 
 
 def test_update_overwrites_or_averages_and_rows_stay_unit_vectors() -> None:

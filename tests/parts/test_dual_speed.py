@@ -11,7 +11,7 @@ from cosda.parts.dual_speed import DualSpeed, batch_statistics
 from tiny import tiny_network
 
 
-def pictures(seed=0, count=6):
+def images(seed=0, count=6):
     return torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
 
 
@@ -127,12 +127,12 @@ def test_batch_statistics_gives_the_output_of_train_mode_and_leaves_the_buffers(
     disturb(twin)
     before = {key: value.clone() for key, value in network.state_dict().items()}
     with batch_statistics(network):
-        inside = network(pictures()).logits
-    torch.testing.assert_close(inside, twin(pictures()).logits, rtol=0, atol=0)
+        inside = network(images()).logits
+    torch.testing.assert_close(inside, twin(images()).logits, rtol=0, atol=0)
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
-    assert not torch.allclose(inside, network(pictures()).logits)
+    assert not torch.allclose(inside, network(images()).logits)
     # And the layers keep statistics again afterwards.
-    network.train()(pictures())
+    network.train()(images())
     assert not torch.equal(statistics(network)[0], before["encoder.1.running_mean"])
 
 
@@ -152,5 +152,5 @@ def test_modes_come_back_even_after_an_error():
 def test_a_network_without_batch_norm_has_nothing_to_switch():
     network = tiny_network("plain").eval()
     with batch_statistics(network):
-        inside = network(pictures()).logits
-    assert torch.equal(inside, network(pictures()).logits)
+        inside = network(images()).logits
+    assert torch.equal(inside, network(images()).logits)

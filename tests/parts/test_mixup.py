@@ -53,7 +53,7 @@ def test_partners_are_a_permutation():
     assert sorted(partner.tolist()) == list(range(50)) != partner.tolist()
 
 
-def test_pictures_are_mixed_with_their_partners():
+def test_images_are_mixed_with_their_partners():
     images = torch.tensor([[1.0], [10.0], [100.0]])
     mixed = Mixing(0.75, torch.tensor([1, 2, 0])).images(images)
     torch.testing.assert_close(mixed, torch.tensor([[3.25], [32.5], [75.25]]))

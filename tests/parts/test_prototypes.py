@@ -1,4 +1,4 @@
-"""Centroid labels against loops over the formula, and by index whatever the order of the pictures."""
+"""Centroid labels against loops over the formula, and by index whatever the order of the images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from cosda.data.loader import Loader
 from cosda.models.network import same_weights
-from cosda.parts.prototypes import centroid_labels, label_pictures, see_all
+from cosda.parts.prototypes import centroid_labels, label_images, see_all
 from cosda.types import Batch
 from tiny import tiny_loader, tiny_network
 
@@ -21,7 +21,7 @@ def cosine_distance(a: list[float], b: list[float]) -> float:
 
 
 def slow_labels(features: list[list[float]], shares: list[list[float]], threshold: int, first: bool) -> list[int]:
-    """§7.1 of the specification, one picture and one class at a time."""
+    """§7.1 of the specification, one image and one class at a time."""
     classes = len(shares[0])
     rows = []
     for f in features:
@@ -86,7 +86,7 @@ def test_a_threshold_that_nobody_passes_is_as_none() -> None:
 
 
 class Shuffled:
-    """The same pictures in another order, as a shuffled loader visits them."""
+    """The same images in another order, as a shuffled loader visits them."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
@@ -109,9 +109,9 @@ def test_labels_do_not_depend_on_the_order_of_the_loader(kind: str) -> None:
     ordered, shuffled = see_all(network, loader), see_all(network, Shuffled(loader))
     torch.testing.assert_close(shuffled.features, ordered.features)
     torch.testing.assert_close(shuffled.logits, ordered.logits)
-    labels = label_pictures(network, loader)
+    labels = label_images(network, loader)
     assert len(labels.unique()) > 1
-    assert torch.equal(label_pictures(network, Shuffled(loader)), labels)
+    assert torch.equal(label_images(network, Shuffled(loader)), labels)
 
 
 def test_looking_leaves_the_network_as_it_was_and_its_results_can_be_trained_on() -> None:
@@ -123,4 +123,4 @@ def test_looking_leaves_the_network_as_it_was_and_its_results_can_be_trained_on(
     assert network.encoder.training
     assert not network.classifier.training
     assert not seen.features.is_inference()
-    assert not label_pictures(network, tiny_loader()).is_inference()
+    assert not label_images(network, tiny_loader()).is_inference()

@@ -14,12 +14,12 @@ from cosda.randomness import stream
 from tiny import CPU, tiny_loader, tiny_network
 
 
-def pictures(count: int = 4, side: int = 5) -> Tensor:
+def inputs(count: int = 4, side: int = 5) -> Tensor:
     return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(0))
 
 
-def test_each_picture_turns_by_its_own_number_as_rot90() -> None:
-    images = pictures()
+def test_each_image_turns_by_its_own_number_as_rot90() -> None:
+    images = inputs()
     turned = rotate(images, torch.tensor([0, 1, 2, 3]))
     for k in range(4):
         assert torch.equal(turned[k], torch.rot90(images[k], k, (1, 2)))
@@ -27,15 +27,15 @@ def test_each_picture_turns_by_its_own_number_as_rot90() -> None:
 
 def test_the_convention_is_that_of_the_original() -> None:
     """1: flip the width, then transpose; 2: flip both; 3: transpose, then flip the width."""
-    images = pictures(1)
+    images = inputs(1)
     one, two, three = (rotate(images, torch.tensor([k])) for k in (1, 2, 3))
     assert torch.equal(one, images.flip(3).transpose(2, 3))
     assert torch.equal(two, images.flip(2).flip(3))
     assert torch.equal(three, images.transpose(2, 3).flip(3))
 
 
-def test_four_quarter_turns_are_none_and_the_pictures_stay_as_they_were() -> None:
-    images = pictures()
+def test_four_quarter_turns_are_none_and_the_images_stay_as_they_were() -> None:
+    images = inputs()
     before, turned, ones = images.clone(), images, torch.ones(4, dtype=torch.long)
     for _ in range(4):
         turned = rotate(turned, ones)
@@ -89,7 +89,7 @@ def test_training_the_head_leaves_the_network_alone_and_is_the_same_twice() -> N
 
 
 class Corner(nn.Module):
-    """Features that say where the bright corner of a picture is."""
+    """Features that say where the bright corner of an image is."""
 
     def forward(self, images: Tensor) -> Tensor:
         return torch.stack([images[:, 0, i, j] for i in (0, -1) for j in (0, -1)], dim=1)
@@ -128,7 +128,7 @@ def test_the_best_head_is_kept_and_not_the_last(monkeypatch: pytest.MonkeyPatch)
     assert not torch.equal(seen[1], seen[3])
 
 
-def test_accuracy_counts_all_pictures_in_all_directions() -> None:
+def test_accuracy_counts_all_images_in_all_directions() -> None:
     head = nn.Linear(4, 4)
     with torch.no_grad():
         head.weight.zero_()

@@ -20,7 +20,7 @@ from stored_runs import (
     write_run,
 )
 
-from cosda.records import Run, find_runs
+from cosda.records.run import Run, find_runs
 
 
 @pytest.fixture(scope="session")

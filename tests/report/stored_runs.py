@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from cosda.records import write_json
+from cosda.files import write_json
 
 WriteRun = Callable[..., Path]
-Correct = int | list[int | None]  # out of 100 pictures of two classes; or of each class out of 20, None: no pictures
+Correct = int | list[int | None]  # out of 100 images of two classes; or of each class out of 20, None: no images
 Epoch = tuple[int, int, dict[str, float]]  # correct on the target and on the source, and the validators' scores
 
 CHAIN = ["print", "colour", "hand"]
@@ -20,7 +20,7 @@ SCRIPT = "<script>alert(1)</script>"
 AMPERSAND = 'a&b"c'
 IMAGE = "<img src=x onerror=alert(2)>"
 
-# Correct out of 100 pictures, a line for each stage: [print, colour, hand].
+# Correct out of 100 images, a line for each stage: [print, colour, hand].
 SOURCE = {
     0: [[98, 60, 50], [98, 60, 50], [98, 60, 50]],
     1: [[96, 62, 52], [96, 62, 52], [96, 62, 52]],
@@ -210,7 +210,7 @@ def _epochs(epochs: Sequence[Epoch], domains: list[str]) -> list[dict[str, Any]]
     for epoch, (target, source, scores) in enumerate(epochs):
         records.append({"kind": "loss", "stage": 1, "epoch": epoch, "steps": 4, "terms": {"consistency": 0.5}})
         records += [_accuracy(1, epoch, domains[1], target), _accuracy(1, epoch, domains[0], source)]
-        records.append({"kind": "validation", "stage": 1, "epoch": epoch, "pictures": 100, "scores": scores})
+        records.append({"kind": "validation", "stage": 1, "epoch": epoch, "images": 100, "scores": scores})
     if epochs:
         records.append({"kind": "chosen", "stage": 1, "rule": "last", "epoch": len(epochs) - 1})
     return records
@@ -236,7 +236,7 @@ def add_confusions(folder: Path, stage: int, of_domains: Sequence[Any]) -> None:
 def add_timing(folder: Path, epochs: int, stage: int = 1) -> None:
     """Seconds and memory of the epochs of a stage, the first of which was repeated after a crash."""
     lines = [(0, 9.0), *((epoch, 0.5 + 0.25 * epoch) for epoch in range(epochs))] if epochs else []
-    facts = [{"stage": stage, "epoch": e, "seconds": s, "pictures": 100, "peak_bytes": 3 * 2**20} for e, s in lines]
+    facts = [{"stage": stage, "epoch": e, "seconds": s, "images": 100, "peak_bytes": 3 * 2**20} for e, s in lines]
     (folder / "timing.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts), encoding="utf-8")
 
 

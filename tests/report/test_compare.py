@@ -12,7 +12,7 @@ from stored_runs import BN, COSDA, SOURCE, write_run
 
 from cosda import cli
 from cosda.errors import CosdaError
-from cosda.records import write_json
+from cosda.files import write_json
 from cosda.report.compare import Comparison, Difference, Value, compare
 from cosda.report.compare_text import tables
 
@@ -28,7 +28,7 @@ def cosda(tmp_path: Path) -> Path:
 
 
 def timed(run: Path, seconds: float) -> Path:
-    facts = {"stage": 1, "epoch": 0, "pictures": 600, "peak_bytes": 2**28}
+    facts = {"stage": 1, "epoch": 0, "images": 600, "peak_bytes": 2**28}
     lines = [facts | {"seconds": seconds}, facts | {"epoch": 1, "seconds": seconds}, facts | {"epoch": 2, "seconds": 9}]
     (run / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return run

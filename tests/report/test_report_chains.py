@@ -8,7 +8,7 @@ import pytest
 from stored_runs import WriteRun
 
 from cosda import metrics
-from cosda.records import find_runs
+from cosda.records.run import find_runs
 from cosda.report.chains import chain_grids
 from cosda.report.contents import contents
 from cosda.report.grids import Grid

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from stored_runs import COSDA, SOURCE, WriteRun, add_confusions, add_timing, office_epochs
 
-from cosda.records import Run, read_run
+from cosda.records.run import Run, read_run
 from cosda.report import classes, curves, plots, tradeoff
 from cosda.report.contents import contents
-from cosda.report.gallery import albums, confusion_picture
+from cosda.report.gallery import albums, confusion_image
 from cosda.report.runpages import RunPage, run_pages
 from cosda.report.tables import Section, build
 
@@ -122,7 +122,7 @@ def test_bars_of_each_class_before_and_after(tmp_path: Path, make_run: WriteRun)
     figure, left_out = classes.class_bars(section_of(*runs), plots.Palette(("cosda",)))
     assert figure is not None
     assert left_out == 0
-    assert figure["layout"]["xaxis"]["ticktext"] == ["y", "x"]  # the hardest first; no picture of z is measured
+    assert figure["layout"]["xaxis"]["ticktext"] == ["y", "x"]  # the hardest first; no image of z is measured
     assert trace(figure, "before")["y"] == [20, 50]
     assert trace(figure, "cosda")["y"] == [5, 90]
 
@@ -143,14 +143,14 @@ def test_of_very_many_classes_those_that_change_most(tmp_path: Path, make_run: W
     assert left_out == size - classes.MOST_BARS
     assert {"class 7", "class 300"} <= set(figure["layout"]["xaxis"]["ticktext"])
     found = next(a for a in albums(section, plots.Palette(("cosda",))) if a.title == "Confusions on b")
-    assert found.pictures[0].figure is None
-    assert found.pictures[0].lines == ("class 4 taken for class 5: 8 of 17", "class 6 taken for class 3: 2 of 11")
+    assert found.images[0].figure is None
+    assert found.images[0].lines == ("class 4 taken for class 5: 8 of 17", "class 6 taken for class 3: 2 of 11")
 
 
 def test_confusions_are_shares_of_the_true_class() -> None:
-    picture = confusion_picture("", np.array([[3, 1], [0, 0]]), ["x", "y"])
-    assert picture.figure is not None
-    assert picture.figure["data"][0]["z"] == [[75, 25], [0, 0]]
+    image = confusion_image("", np.array([[3, 1], [0, 0]]), ["x", "y"])
+    assert image.figure is not None
+    assert image.figure["data"][0]["z"] == [[75, 25], [0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_page_of_a_run(tmp_path: Path, make_run: WriteRun) -> None:
     )
     assert ("after b", "snd", "2", "0.00", "1.00") in page.selection
     assert page.speed[1] == ("after b", "3", "2.25", "0.750", "133", "3")  # a repeated epoch counts once
-    titles = [picture.title for picture in page.pictures]
+    titles = [image.title for image in page.images]
     assert titles[:2] == ["Accuracy", "Losses"]
     assert titles[3:] == [
         "Seconds of each epoch",

@@ -8,7 +8,7 @@ import pytest
 from stored_runs import COSDA, NO_DUAL_SPEED, OFFICE_RUNS, WriteRun, office_epochs
 
 from cosda.errors import CosdaError
-from cosda.records import Run, find_runs
+from cosda.records.run import Run, find_runs
 from cosda.report import render_report
 from cosda.report.ablations import ablation_grids
 from cosda.report.chapters import section_grids
@@ -37,7 +37,7 @@ def test_classes(paper_runs: list[Run]) -> None:
     assert entry_of(grid, "cosda", "plane", 1).cell.values == pytest.approx((0, 1 / 20))
     assert entry_of(grid, "cosda", "bus", 1).cell.values == pytest.approx((5 / 20, 5 / 20))
     bus = entry_of(grid, "cosda", "bus")
-    assert (bus.cell.mean, bus.cell.reason) == (None, "no pictures of this class are measured")
+    assert (bus.cell.mean, bus.cell.reason) == (None, "no images of this class are measured")
     # The mean is over the classes that occur, as the headline says.
     assert entry_of(grid, "cosda", "average").cell.values == pytest.approx(((19 + 17) / 40, (18 + 18) / 40))
     assert entry_of(grid, "cosda", "average", 1).cell.values == pytest.approx((5 / 60, 6 / 60))

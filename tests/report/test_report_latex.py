@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from stored_runs import COSDA, WriteRun
 
-from cosda.records import Run, find_runs
+from cosda.records.run import Run, find_runs
 from cosda.report import render_report
 from cosda.report.latex import plain
 

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 import pytest
 from stored_runs import AMPERSAND, COSDA, IMAGE, SCRIPT, SOURCE, WriteRun, add_confusions, add_timing, office_epochs
 
-from cosda.records import Run, find_runs, read_run
+from cosda.records.run import Run, find_runs, read_run
 from cosda.report import embedding, plots
 from cosda.report.contents import contents
 from cosda.report.gallery import albums
@@ -25,7 +25,7 @@ from cosda.report.tables import build
 ELSEWHERE = """
 import hashlib, sys
 from pathlib import Path
-from cosda.records import find_runs
+from cosda.records.run import find_runs
 from cosda.report.html import render
 page = render(find_runs([Path(sys.argv[1])])[::-1])
 assert "torch" not in sys.modules, "a report must not import torch"

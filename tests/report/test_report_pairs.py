@@ -8,12 +8,12 @@ import pytest
 from stored_runs import HOSTILE, WriteRun
 
 from cosda import metrics
-from cosda.records import Run, find_runs
+from cosda.api import run_chain
+from cosda.records.run import Run, find_runs
 from cosda.report import render_report
 from cosda.report.grids import Entry, Grid
 from cosda.report.pairs import pair_grids
 from cosda.report.tables import build
-from cosda.run.api import run_chain
 from tiny import tiny_benchmark
 
 QUICK = ("epochs=2", "source.epochs=3", "network.bottleneck=8", "lr=0.1")
@@ -129,7 +129,7 @@ def test_very_many_pairs_stand_as_in_table_1(tmp_path: Path, make_run: WriteRun)
     assert "|  | paper | 30.46 (-0.46) | 41.57 (+3.43) \\| 6.02 (-4.02) |" in text
 
 
-def test_a_pair_with_other_pictures_is_another_column(tmp_path: Path, make_run: WriteRun) -> None:
+def test_a_pair_with_other_images_is_another_column(tmp_path: Path, make_run: WriteRun) -> None:
     for fingerprint in ("aa", "bb"):
         make_run(tmp_path / fingerprint, HOSTILE[0], label="bn", domains=["x", "y"], fingerprint=fingerprint)
     assert [heading.title for heading in grid_of(tmp_path).columns] == ["X2Y (aa)", "X2Y (bb)", "average"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata, wilcoxon
 
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report.chapters import section_grids
 from cosda.report.contents import contents
 from cosda.report.grids import ACCURACY, Entry, Grid, Heading, Line, with_best

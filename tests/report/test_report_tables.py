@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stored_runs import COSDA, SOURCE, WriteRun
 
-from cosda.records import Run, find_runs, read_run
+from cosda.records.run import Run, find_runs, read_run
 from cosda.report import wording
 from cosda.report.chapters import section_grids
 from cosda.report.grids import ACCURACY, Entry, Grid
@@ -60,7 +60,7 @@ def test_mean_matrix(runs: list[Run]) -> None:
     assert bn.mean_matrix()[2] == pytest.approx([0.79, 0.65, 0.62])
 
 
-def test_yardsticks_come_first_and_an_interrupted_seed_is_named(runs: list[Run]) -> None:
+def test_baselines_come_first_and_an_interrupted_seed_is_named(runs: list[Run]) -> None:
     section = section_of(runs)
     assert [row.name for row in section.rows] == ["source", "bn", "cosda", "cosda (no-dual-speed)"]
     cosda = section.rows[2]

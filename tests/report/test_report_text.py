@@ -14,7 +14,7 @@ import pytest
 from stored_runs import SOURCE, WriteRun
 
 from cosda.errors import CosdaError
-from cosda.records import Run, find_runs
+from cosda.records.run import Run, find_runs
 from cosda.report import FORMATS, render_report, write_report
 from cosda.report.contents import contents
 from cosda.report.tables import build

@@ -1,4 +1,4 @@
-"""The paper's claims as orders: over two seeds of the embedded benchmark, and on real pictures where at hand."""
+"""The paper's claims as orders: over two seeds of the embedded benchmark, and on real images where at hand."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cosda import metrics
-from cosda.records import Run
-from cosda.run.api import run_chain
-from cosda.run.bench import Job, run_jobs
-from cosda.run.demo import CHAIN
+from cosda.api import run_chain
+from cosda.bench import Job, run_jobs
+from cosda.bench.demo import CHAIN
+from cosda.records.run import Run
 
 SEEDS = 2
 OFFICE31 = Path(__file__).parents[3] / "shared" / "data" / "office31"
@@ -39,7 +39,7 @@ def test_the_source_model_loses_at_least_15_points_on_some_target(demo: list[Run
         assert first[0] - min(first) > 0.15
 
 
-def test_cosda_is_better_on_all_seen_domains_than_both_yardsticks(demo: list[Run]) -> None:
+def test_cosda_is_better_on_all_seen_domains_than_both_baselines(demo: list[Run]) -> None:
     ours = mean_of(demo, "cosda", "average")
     assert ours > mean_of(demo, "source", "average")
     assert ours > mean_of(demo, "bn", "average")
@@ -59,9 +59,9 @@ def test_nrc_adapts_better_and_forgets_more(demo: list[Run]) -> None:
     assert mean_of(demo, "nrc", "bwt") < mean_of(demo, "cosda", "bwt")
 
 
-@pytest.mark.skipif(not OFFICE31.is_dir(), reason=f"needs the Office-31 pictures in {OFFICE31}")
-def test_real_pictures_in_feature_mode(tmp_path: Path) -> None:
-    """Features of small pictures (96 px), so that they are computed in half a minute."""
+@pytest.mark.skipif(not OFFICE31.is_dir(), reason=f"needs the Office-31 images in {OFFICE31}")
+def test_real_images_in_feature_mode(tmp_path: Path) -> None:
+    """Features of small images (96 px), so that they are computed in half a minute."""
     pytest.importorskip("efficientnet_lite_pytorch")
     changes = ("network.encoder=lite0", "network.freeze_encoder=true", "data.size=96")
     runs = {

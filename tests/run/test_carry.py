@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from cosda.api import make_plan, run_chain
+from cosda.config.schema import AdaptSettings
 from cosda.errors import CosdaError
 from cosda.methods import METHODS
 from cosda.models.artifact import load
-from cosda.records import Run
-from cosda.run.api import make_plan, run_chain
+from cosda.records.run import Run
+from cosda.records.selection import reselect
 from cosda.run.carry import Carry, blend, choose_share
 from cosda.run.chain import carried_path
-from cosda.run.sections import AdaptSettings
-from cosda.run.watch import Watcher
-from cosda.selection import reselect
+from cosda.watch import Watcher
 from tiny import tiny_benchmark
 
 QUICK = (
@@ -35,8 +35,8 @@ def quick(
     features: bool = False,
     **more: Any,
 ) -> Run:
-    pictures = () if features else ("network.encoder=small", "data.size=16", "data.flip=false")
-    changes = (*QUICK, *pictures, *changes)
+    images = () if features else ("network.encoder=small", "data.size=16", "data.flip=false")
+    changes = (*QUICK, *images, *changes)
     return run_chain(tiny_benchmark(features), method, domains=domains, changes=changes, out=out, **more)
 
 
@@ -127,7 +127,7 @@ def test_auto_takes_the_largest_share_that_undoes_little() -> None:
     assert choose_share(nothing_changed, 0.5) == 0.0
 
 
-def test_auto_sees_pictures_and_says_what_it_tried(tmp_path: Path) -> None:
+def test_auto_sees_images_and_says_what_it_tried(tmp_path: Path) -> None:
     run = quick(tmp_path, "carry=auto", "carry_undo=0.9")
     [carried] = run.of("carried")
     assert carried["tried"][0] == {**carried["tried"][0], "share": 0.0, "adapted": 1.0}

@@ -1,4 +1,4 @@
-"""Runs from end to end on made-up pictures: what is recorded, what is never done twice, what labels cannot change."""
+"""Runs from end to end on made-up images: what is recorded, what is never done twice, what labels cannot change."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 import torch
 
+from cosda.api import evaluate, make_plan, run_chain
+from cosda.config.catalogue import cost_rows
 from cosda.data.domain import Benchmark
 from cosda.data.loader import open_loader
 from cosda.errors import CosdaError
 from cosda.models.artifact import load
 from cosda.models.network import place, same_weights, statistics
-from cosda.records import Run, find_runs
-from cosda.run.api import evaluate, make_plan, run_chain
-from cosda.run.catalogue import cost_rows
+from cosda.records.run import Run, find_runs
 from cosda.run.chain import carried_path
 from cosda.run.evaluate import embed, predicted_classes
 from cosda.run.prepare import Machine
-from cosda.run.watch import Watcher
+from cosda.watch import Watcher
 from tiny import tiny_benchmark
 
 QUICK = (
@@ -304,7 +304,7 @@ def test_a_loss_that_is_not_finite_stops_with_its_name(tmp_path: Path) -> None:
         quick(tiny_benchmark(), tmp_path, changes=("lr=1e30", "lr_end=1e30"))
 
 
-def test_pictures_that_are_judged_and_measured_are_looked_at_once(
+def test_images_that_are_judged_and_measured_are_looked_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny = tiny_benchmark()

@@ -11,7 +11,7 @@ from torch import nn
 
 from cosda.data.loader import Loader
 from cosda.data.views import make_view
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
 from cosda.run import evaluate
 from cosda.run.evaluate import embed, measure, outputs, probabilities
@@ -25,7 +25,7 @@ def loader_of(domain, batch_size=5, positions=None):
 
 
 def alone(network, domain, position):
-    """The output for one picture, in eval mode."""
+    """The output for one image, in eval mode."""
     network.eval()
     with torch.no_grad():
         view = make_view("test", torch.from_numpy(domain.items[[position]]), SEEN, torch.Generator())

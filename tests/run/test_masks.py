@@ -14,19 +14,19 @@ import torch
 from PIL import Image
 
 from cosda import cli
+from cosda.api import adapt, evaluate, make_plan, predict, run_chain
 from cosda.data.loader import open_loader
 from cosda.errors import CosdaError
+from cosda.models.architecture import Architecture
 from cosda.models.artifact import load
-from cosda.models.encoders import Architecture
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import same_weights
-from cosda.records import Run
-from cosda.run.adapt import Training
-from cosda.run.api import adapt, evaluate, make_plan, predict, run_chain
+from cosda.records.run import Run
 from cosda.run.chain import carried_path
 from cosda.run.evaluate import measure
 from cosda.run.source import source_config
-from cosda.run.watch import Watcher
+from cosda.run.train import Training
+from cosda.watch import Watcher
 from tiny import CPU, tiny_benchmark, tiny_domain
 
 NAMES = ("one", "two", "three")
@@ -181,11 +181,11 @@ def test_a_model_without_masks_takes_any_name(tmp_path: Path) -> None:
 def test_adapting_to_a_known_domain_and_to_a_new_one(finished: Run, tmp_path: Path) -> None:
     model = load(carried_path(finished))
     before = copy.deepcopy(model.network)
-    pictures = replace(tiny_domain("photos", seed=4), labels=None)
-    known = adapt(model, pictures, "gsfda", domain="two", changes=("epochs=1",))
+    images = replace(tiny_domain("photos", seed=4), labels=None)
+    known = adapt(model, images, "gsfda", domain="two", changes=("epochs=1",))
     assert known.model.network.domains == NAMES
     watcher = Notes()
-    grown = adapt(model, pictures, "gsfda", domain="photos", changes=("epochs=1",), out=tmp_path, watcher=watcher)
+    grown = adapt(model, images, "gsfda", domain="photos", changes=("epochs=1",), out=tmp_path, watcher=watcher)
     assert any("new mask for photos" in text for text in watcher.texts)
     assert grown.model.network.domains == grown.model.architecture.domains == (*NAMES, "photos")
     assert same_weights(model.network, before), "the given model stays as it is"
@@ -199,7 +199,7 @@ def test_adapting_to_a_known_domain_and_to_a_new_one(finished: Run, tmp_path: Pa
         old.bottleneck[0].weight[closed],  # type: ignore[index]
     )
     stored = load(grown.model.save(tmp_path / "grown"))
-    assert predict(stored, pictures, domain="photos") == predict(grown.model, pictures, domain="photos")
+    assert predict(stored, images, domain="photos") == predict(grown.model, images, domain="photos")
 
 
 def test_a_chain_from_a_given_model_with_masks(finished: Run, tmp_path: Path) -> None:
@@ -224,10 +224,10 @@ def test_the_command_line_asks_for_the_domain(
 ) -> None:
     domain = tiny_benchmark()["two"]
     assert domain.labels is not None
-    for number, (picture, label) in enumerate(zip(domain.items, domain.labels, strict=True)):  # type: ignore[call-overload]
+    for number, (image, label) in enumerate(zip(domain.items, domain.labels, strict=True)):  # type: ignore[call-overload]
         folder = tmp_path / "two" / "abc"[label]
         folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.asarray(picture)).save(folder / f"{number:02}.png")
+        Image.fromarray(np.asarray(image)).save(folder / f"{number:02}.png")
 
     def call(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["cosda", *map(str, words), "--quiet"])

@@ -10,23 +10,23 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from cosda.api import run_chain, train_source
 from cosda.cli.app import app
+from cosda.config.schema import Optimisation
 from cosda.errors import CosdaError
 from cosda.methods.cosda import CoSDA
-from cosda.models import arithmetic
-from cosda.models.arithmetic import Arithmetic, lacking
+from cosda.models import precision as arithmetic
 from cosda.models.artifact import load
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network, same_weights
+from cosda.models.precision import Arithmetic, lacking
 from cosda.run import environment
-from cosda.run.adapt import Training
-from cosda.run.api import run_chain, train_source
 from cosda.run.chain import carried_path
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.evaluate import probabilities
 from cosda.run.prepare import Machine
-from cosda.run.sections import Optimisation
-from cosda.run.watch import Watcher
+from cosda.run.train import Training
+from cosda.watch import Watcher
 from tiny import CPU, tiny_benchmark, tiny_loader, tiny_network
 
 CHANGES = (
@@ -116,7 +116,7 @@ def test_bf16_is_as_accurate_and_weights_stay_float32(run32, any_cpu, tmp_path):
     assert run.records != run32.records  # it was really used
     wanted, got = (accuracies(one) for one in (run32, run))
     assert wanted["one"] > 0.8  # three classes: 1/3 by chance
-    assert all(abs(got[name] - wanted[name]) <= 0.1 for name in wanted)  # of ten test pictures each
+    assert all(abs(got[name] - wanted[name]) <= 0.1 for name in wanted)  # of ten test images each
 
 
 def accuracies(run):

@@ -10,18 +10,18 @@ import torch
 from PIL import Image
 from torch import nn
 
+from cosda.data.cache import content_key
 from cosda.data.domain import Domain, Files
-from cosda.data.pack import content_key
 from cosda.data.views import make_view
 from cosda.errors import CosdaError
-from cosda.models.fold import TRIAL
+from cosda.models.bn_folding import TRIAL
 from cosda.run.prepare import Machine, featurise, fingerprint, readable, weights_key
-from cosda.run.watch import Watcher
+from cosda.watch import Watcher
 from tiny import CPU, SEEN, tiny_domain
 
 
 class Counting(nn.Module):
-    """An encoder that counts the pictures it has seen (not those of a trial), and is different in train mode."""
+    """An encoder that counts the images it has seen (not those of a trial), and is different in train mode."""
 
     def __init__(self, seed=0):
         super().__init__()
@@ -57,7 +57,7 @@ def features_of(domain, encoder, tmp_path, how=SEEN, watcher=None):
 # --- featurise --------------------------------------------------------------------------------------------------------
 
 
-def test_features_are_the_encoders_of_every_picture_in_order(tmp_path):
+def test_features_are_the_encoders_of_every_image_in_order(tmp_path):
     domain, encoder = tiny_domain(count=150), Counting()  # more than a batch
     encoder.layers[2].eval()
     got = features_of(domain, encoder, tmp_path)
@@ -78,7 +78,7 @@ def test_the_second_time_the_encoder_is_not_asked(tmp_path):
     second = features_of(domain, encoder, tmp_path, watcher=watcher)
     assert encoder.seen == 30
     assert np.array_equal(first.items, second.items)
-    assert watcher.told == [("features of one", 30, "pictures")]
+    assert watcher.told == [("features of one", 30, "images")]
     # Labels and splits are no part of what is stored.
     assert features_of(domain.without_labels(), encoder, tmp_path).labels is None
     assert encoder.seen == 30
@@ -103,7 +103,7 @@ def test_other_weights_or_statistics_are_other_features(tmp_path, change):
     assert not np.array_equal(before, after.items)
 
 
-def test_other_pictures_or_preprocessing_are_other_features(tmp_path):
+def test_other_images_or_preprocessing_are_other_features(tmp_path):
     encoder = Counting()
     features_of(tiny_domain(count=30), encoder, tmp_path)
     features_of(tiny_domain(count=30, seed=1), encoder, tmp_path)
@@ -159,7 +159,7 @@ def other_pixel():
     ],
     ids=["name", "labels", "no labels", "train", "test", "pixel"],
 )
-def test_a_fingerprint_names_pictures_labels_and_splits(other):
+def test_a_fingerprint_names_images_labels_and_splits(other):
     assert fingerprint([tiny_domain()]) == fingerprint([tiny_domain()])
     assert fingerprint([other]) != fingerprint([tiny_domain()])
 
@@ -174,17 +174,17 @@ def test_a_fingerprint_knows_the_order_of_the_chain():
 
 @pytest.fixture
 def on_disk(tmp_path):
-    """Four pictures, the third of them not a picture."""
+    """Four images, the third of them not an image."""
     for number in range(4):
         pixels = np.full((20, 30, 3), 60 * number, dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
-    (tmp_path / "2.png").write_bytes(b"no picture")
+    (tmp_path / "2.png").write_bytes(b"no image")
     order = np.arange(4, dtype=np.int64)
     return Domain("disk", Files(tmp_path, tuple(f"{n}.png" for n in range(4))), order.copy(), order, order)
 
 
 @pytest.mark.parametrize("pack", [True, False])
-def test_files_become_pictures_with_a_margin_and_what_is_skipped_is_told(tmp_path, on_disk, pack):
+def test_files_become_images_with_a_margin_and_what_is_skipped_is_told(tmp_path, on_disk, pack):
     watcher = Listening()
     packed = readable(on_disk, 14, Machine(cache=tmp_path / "cache", pack=pack), watcher)
     assert packed.domain.items.shape == (3, 16, 16, 3)
@@ -193,7 +193,7 @@ def test_files_become_pictures_with_a_margin_and_what_is_skipped_is_told(tmp_pat
     assert sum("skipped disk/2.png" in str(told) for told in watcher.told) == 1
 
 
-def test_strict_stops_at_an_unreadable_picture(tmp_path, on_disk):
+def test_strict_stops_at_an_unreadable_image(tmp_path, on_disk):
     with pytest.raises(CosdaError, match=r"2\.png"):
         readable(on_disk, 14, Machine(cache=tmp_path / "cache", strict=True), Watcher())
 

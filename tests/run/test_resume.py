@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from benches import files_now, lines_recorded, results
 
+from cosda.api import run_chain
 from cosda.errors import CosdaError
-from cosda.records import Run
-from cosda.run.api import run_chain
+from cosda.records.run import Run
 from cosda.run.checkpoint import load_checkpoint
-from cosda.run.watch import Watcher
+from cosda.watch import Watcher
 from tiny import tiny_benchmark
 
 PROGRAM = """
@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from tiny import tiny_benchmark
-from cosda.run.api import run_chain
+from cosda.api import run_chain
 import torch
 torch.set_num_threads(1)
 run_chain(tiny_benchmark(), "cosda", select="agreement", out=Path(sys.argv[1]), changes=(

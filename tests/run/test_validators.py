@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from cosda import api
+from cosda.api import run_chain
 from cosda.errors import CosdaError
 from cosda.models.network import Network
-from cosda.records import Run
-from cosda.run import api, validators
-from cosda.run.api import run_chain
-from cosda.selection import RULES, VALIDATORS, candidates, choose, reselect
+from cosda.records.run import Run
+from cosda.records.selection import RULES, VALIDATORS, candidates, choose, reselect
+from cosda.run import validators
 from tiny import tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 
 QUICK = (
@@ -42,13 +43,13 @@ def test_all_scores_against_loops() -> None:
     certainty = -sum(entropy(row) for row in rows) / count
     density = 0.0
     for i in range(count):
-        likeness = []
+        similarity = []
         for j in range(count):
             if i != j:
                 dot = sum(a * b for a, b in zip(rows[i], rows[j], strict=True))
                 lengths = math.dist(rows[i], [0] * classes) * math.dist(rows[j], [0] * classes)
-                likeness.append(math.exp(dot / lengths / 0.05))
-        density += entropy([x / sum(likeness) for x in likeness]) / count
+                similarity.append(math.exp(dot / lengths / 0.05))
+        density += entropy([x / sum(similarity) for x in similarity]) / count
     singular = np.linalg.svd(np.array(rows), compute_uv=False).sum()
     agree = sum(max(range(classes), key=row.__getitem__) == b for row, b in zip(rows, before.tolist(), strict=True))
     wanted = {
@@ -70,7 +71,7 @@ def test_the_extremes() -> None:
     assert got["information"] == pytest.approx(math.log(4))
     assert got["entropy"] == 0
     assert got["agreement"] == 1
-    assert validators.scores(sure[:1], torch.zeros(1))["snd"] == 0, "one picture has no neighbours"
+    assert validators.scores(sure[:1], torch.zeros(1))["snd"] == 0, "one image has no neighbours"
 
 
 def test_a_sample_stays_the_same() -> None:

@@ -22,12 +22,12 @@ from cosda.cli.options import (
     Encoder,
     Epochs,
     Freeze,
+    Images,
     Log,
     Method,
     ModelFolder,
     NoPack,
     Out,
-    Pictures,
     Precision,
     Quiet,
     Seed,
@@ -68,7 +68,7 @@ def source(
 
     Example:  cosda source digits --domain print --model print-model
     """
-    from cosda.run import api
+    from cosda import api
 
     named = {"source.epochs": epochs, "network.precision": precision}
     changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
@@ -117,9 +117,9 @@ def run(
 
     Example:  cosda run digits --domains print,outline,colour,hand --method cosda
     """
-    from cosda import terminal
-    from cosda.run import api
-    from cosda.run.config import carry_changes
+    from cosda import api
+    from cosda.cli import progress as terminal
+    from cosda.config.resolve import carry_changes
 
     named: dict[str, object] = {"adapt.epochs": epochs, "adapt.batch_size": batch_size}
     named |= {"adapt.edgemix": edgemix, "network.precision": precision}
@@ -147,7 +147,7 @@ def run(
 @app.command()
 def adapt(
     model: ModelFolder,
-    pictures: Pictures,
+    images: Images,
     to: Annotated[Path, typer.Option("--to", help="Where to write the adapted model.")],
     method: Method = "cosda",
     domain: DomainName = None,
@@ -172,22 +172,22 @@ def adapt(
     log: Log = "",
     quiet: Quiet = False,
 ) -> None:
-    """Adapt a model to new, unlabelled pictures.
+    """Adapt a model to new, unlabelled images.
 
     The old model stays as it is. Labels are not read, even where there are any. Recommended, where earlier domains
     matter too: --method aad --carry interpolate=0.5 (docs/carry.md).
 
     Example:  cosda adapt print-model photos/new-site --to adapted-model
     """
-    from cosda.run import api
-    from cosda.run.config import carry_changes
+    from cosda import api
+    from cosda.config.resolve import carry_changes
 
     named: dict[str, object] = {"adapt.epochs": epochs, "adapt.batch_size": batch_size}
     named |= {"adapt.edgemix": edgemix, "network.precision": precision}
     changes = carry_changes(carry) + setting_changes(set_, named, None, None, None, freeze_encoder)
     result = api.adapt(
         model,
-        pictures,
+        images,
         method,
         domain=domain,
         changes=changes,

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cosda import __version__, ranks
+from cosda import __version__
+from cosda.distributed import env
 from cosda.errors import CosdaError
 
 if TYPE_CHECKING:
     from cosda.run.prepare import Machine
-    from cosda.run.watch import Watcher
+    from cosda.watch import Watcher
 
 app = typer.Typer(
     name="cosda",
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: importing rich's would triple the time that it takes
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Continual source-free domain adaptation: adapt a trained classifier to one new domain after another, "
-    "without the old pictures, without labels, without a domain ID, and without forgetting.\n\n"
+    "without the old images, without labels, without a domain ID, and without forgetting.\n\n"
     "Start with: cosda demo",
 )
 
@@ -52,7 +53,7 @@ def options(
 ) -> None:
     """Options of the program itself."""
     command = context.invoked_subcommand
-    if ranks.place().world > 1 and command not in TOGETHER:
+    if env.place().world > 1 and command not in TOGETHER:
         raise CosdaError(
             f"torchrun is for the commands {', '.join(TOGETHER)}. Start 'cosda {command}' without it: it works in one "
             "process, or starts more by itself."
@@ -65,8 +66,8 @@ GRACE = 5.0  # seconds in which torchrun ends this process, if rank 0 has failed
 
 def main() -> None:
     """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, 143 for `kill`, never a traceback for these."""
-    rank = ranks.place().rank
-    if ranks.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
+    rank = env.place().rank
+    if env.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # and so workers and temporary files go too
     try:
         with redirect_stdout(io.StringIO()) if rank else nullcontext():  # results are printed once
@@ -87,8 +88,8 @@ def _act() -> None:
     try:
         app()
     except SystemExit as end:
-        if not end.code and ranks.place().world > 1:
-            from cosda.distributed import leave
+        if not end.code and env.place().world > 1:
+            from cosda.distributed.collectives import leave
 
             leave()
         raise
@@ -112,7 +113,7 @@ def open_machine(
 
 def watcher(quiet: bool) -> Watcher:
     """Who shows the progress."""
-    from cosda.terminal import open_watcher
+    from cosda.cli.progress import open_watcher
 
     return open_watcher(quiet)
 

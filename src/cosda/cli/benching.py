@@ -100,9 +100,9 @@ def bench(
 
     Example:  cosda bench digits --methods source,cosda --pairs "print>hand,hand>print" --seeds 3
     """
-    from cosda import terminal
-    from cosda.live import open_onlooker
-    from cosda.run.bench import Resources, expand, run_jobs
+    from cosda.bench import Resources, expand, run_jobs
+    from cosda.cli import progress as terminal
+    from cosda.cli.live import open_onlooker
 
     named = {"adapt.epochs": epochs, "adapt.batch_size": batch_size, "network.precision": precision}
     changes = setting_changes(set_, named, encoder, weights, size, freeze_encoder)
@@ -110,7 +110,7 @@ def bench(
     resources = Resources(engine, workers, cores_per_run, gpus_per_run, address)
     machine = open_machine(device, None, cache, no_pack, strict, log, compile)
     if dry_run:
-        from cosda.run.bench.estimate import estimate
+        from cosda.bench.estimate import estimate
 
         found = estimate(jobs, out, resources, machine, watcher(quiet))
         print(found.title)
@@ -134,15 +134,15 @@ def demo(
 ) -> None:
     """See it work on the embedded benchmark, in minutes.
 
-    Trains source models, runs the yardstick, SHOT, NRC, AaD, CoSDA and its compositions, and AaD with the slow carry
+    Trains source models, runs the baseline, SHOT, NRC, AaD, CoSDA and its compositions, and AaD with the slow carry
     along a chain of four domains, prints the table and writes the report.
 
     Example:  cosda demo --seeds 1
     """
-    from cosda import terminal
-    from cosda.live import open_onlooker
+    from cosda.bench.demo import run_demo
+    from cosda.cli import progress as terminal
+    from cosda.cli.live import open_onlooker
     from cosda.report import write_report
-    from cosda.run.demo import run_demo
 
     runs = run_demo(out, seeds, workers, open_onlooker(quiet))
     terminal.print_tables(runs)

@@ -15,9 +15,9 @@ from cosda.cli.options import (
     Cache,
     Device,
     DomainName,
+    Images,
     ModelFolder,
     NoPack,
-    Pictures,
     Quiet,
     Strict,
     Threads,
@@ -28,7 +28,7 @@ from cosda.cli.options import (
 @app.command()
 def evaluate(
     model: ModelFolder,
-    pictures: Pictures,
+    images: Images,
     domain: DomainName = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -40,15 +40,15 @@ def evaluate(
 ) -> None:
     """Measure a model on a labelled domain.
 
-    Pictures lie in one folder per class, named as the model's classes.
+    Images lie in one folder per class, named as the model's classes.
 
     Example:  cosda evaluate adapted-model office31/webcam
     """
-    from cosda import terminal
-    from cosda.run import api
+    from cosda import api
+    from cosda.cli import progress as terminal
 
     machine = open_machine(device, threads, cache, no_pack, strict)
-    result = api.evaluate(model, pictures, domain=domain, machine=machine, watcher=watcher(quiet))
+    result = api.evaluate(model, images, domain=domain, machine=machine, watcher=watcher(quiet))
     if as_json:
         print_json(result.as_json())
     else:
@@ -58,7 +58,7 @@ def evaluate(
 @app.command()
 def predict(
     model: ModelFolder,
-    pictures: Pictures,
+    images: Images,
     domain: DomainName = None,
     format: Annotated[str, typer.Option("--format", "-f", help="csv or json.")] = "csv",
     output: Annotated[Path | None, typer.Option("--output", help="File to write; default: standard output.")] = None,
@@ -67,16 +67,16 @@ def predict(
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
-    """Classify pictures; no labels, no domain ID.
+    """Classify images; no labels, no domain ID.
 
-    Writes the class of every picture and its probability.
+    Writes the class of every image and its probability.
 
     Example:  cosda predict adapted-model photos/today --output classes.csv
     """
-    from cosda.run import api
+    from cosda import api
 
     machine = open_machine(device, threads, None, True, strict)
-    predictions = api.predict(model, pictures, domain=domain, machine=machine, watcher=watcher(quiet))
+    predictions = api.predict(model, images, domain=domain, machine=machine, watcher=watcher(quiet))
     text = api.write_predictions(predictions, format)
     if output is None:
         sys.stdout.write(text)
@@ -100,7 +100,7 @@ def report(
 
     Example:  cosda report runs -o report.html
     """
-    from cosda.records import find_runs
+    from cosda.records.run import find_runs
     from cosda.report import write_report
 
     chosen = format or (output.suffix.lstrip(".") if output else "html") or "html"
@@ -149,9 +149,9 @@ def methods(
 
     Example:  cosda methods cosda --benchmark office31 --variant authors
     """
-    from cosda import terminal
-    from cosda.records import find_runs
-    from cosda.run import catalogue
+    from cosda.cli import progress as terminal
+    from cosda.config import catalogue
+    from cosda.records.run import find_runs
 
     if cost:
         rows = catalogue.cost_rows(find_runs([runs]))

@@ -10,15 +10,13 @@ import typer
 Data = Annotated[
     str, typer.Argument(metavar="DATA", help="'digits', a folder of domain folders, or an .npz with several domains.")
 ]
-Pictures = Annotated[
-    Path, typer.Argument(metavar="PICTURES", help="A folder of pictures, an image list, or an .npz file.")
-]
+Images = Annotated[Path, typer.Argument(metavar="IMAGES", help="A folder of images, an image list, or an .npz file.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")]
 Method = Annotated[str, typer.Option(help="The method; 'cosda methods' lists them.")]
 Variant = Annotated[str | None, typer.Option(help="Variant of the method, such as 'paper' or 'authors'.")]
 Ablate = Annotated[str | None, typer.Option("--ablate", help="Leave a part of the method out, such as 'no-mi'.")]
 DomainName = Annotated[
-    str | None, typer.Option("--domain", help="Name of the pictures' domain; only models with masks (gsfda) need it.")
+    str | None, typer.Option("--domain", help="Name of the images' domain; only models with masks (gsfda) need it.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Select = Annotated[
@@ -36,10 +34,10 @@ Carry = Annotated[
 Epochs = Annotated[
     int | None, typer.Option(min=0, help="Epochs for each target (adapt.epochs); 'source' and 'bn' keep their own.")
 ]
-Batch = Annotated[int | None, typer.Option(min=1, help="Pictures in a batch (adapt.batch_size).")]
+Batch = Annotated[int | None, typer.Option(min=1, help="Images in a batch (adapt.batch_size).")]
 EdgeMix = Annotated[
     float | None,
-    typer.Option("--edgemix", min=0, max=1, help="Mix edges into training pictures; the picture's share, such as 0.9."),
+    typer.Option("--edgemix", min=0, max=1, help="Mix edges into training images; the image's share, such as 0.9."),
 ]
 Sets = Annotated[
     list[str] | None,
@@ -59,9 +57,9 @@ Precision = Annotated[
     str | None,
     typer.Option(help="32, bf16 or 16 bits (network.precision); a device that lacks them computes in 32 and says so."),
 ]
-Cache = Annotated[Path | None, typer.Option(help="Folder of packed pictures; default $COSDA_CACHE or ~/.cache/cosda.")]
-NoPack = Annotated[bool, typer.Option("--no-pack", help="Read the original pictures each time.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at a picture that cannot be read.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder of packed images; default $COSDA_CACHE or ~/.cache/cosda.")]
+NoPack = Annotated[bool, typer.Option("--no-pack", help="Read the original images each time.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")]
 Log = Annotated[str, typer.Option("--log", help="Who follows the records: tensorboard, wandb, or both with a comma.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

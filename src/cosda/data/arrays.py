@@ -1,4 +1,4 @@
-"""Domains from an ``.npz`` file: pictures or feature vectors, of one domain or of several.
+"""Domains from an ``.npz`` file: images or feature vectors, of one domain or of several.
 
 Keys are ``images`` (uint8, (N, H, W, 3) or grey (N, H, W)) or ``features`` (floats, (N, d)), with ``labels``
 (numbers or names), whole or as ``train_…`` and ``test_…``; ``train`` and ``test`` hold the positions of a
@@ -82,7 +82,7 @@ def _read_domain(path: Path, name: str, parts: dict[str, Array]) -> Reading:
 
 
 def _samples(where: str, parts: dict[str, Array], prefix: str) -> tuple[Array, Array | None]:
-    """Checked samples and labels of one part: RGB pictures as uint8, or features as float32."""
+    """Checked samples and labels of one part: RGB images as uint8, or features as float32."""
     key = f"{prefix}images" if f"{prefix}images" in parts else f"{prefix}features"
     if key not in parts:
         raise CosdaError(f"{where}: {prefix}images or {prefix}features is missing. {_EXPECTED}.")
@@ -93,11 +93,11 @@ def _samples(where: str, parts: dict[str, Array], prefix: str) -> tuple[Array, A
         if samples.shape[3] == 1:
             samples = samples.repeat(3, axis=3)
         good = samples.shape[3] == 3
-    else:  # feature vectors may be called images, pictures may not be floats
+    else:  # feature vectors may be called images, images may not be floats
         good = samples.ndim == 2 and np.issubdtype(samples.dtype, np.floating)
     if not good or not samples.size:
         raise CosdaError(
-            f"{where}: {key} has shape {samples.shape} of {samples.dtype}. Expected pictures as uint8 "
+            f"{where}: {key} has shape {samples.shape} of {samples.dtype}. Expected images as uint8 "
             f"(N, H, W, 3) or (N, H, W), or features as floats (N, d)."
         )
     if samples.ndim == 2:

@@ -21,8 +21,8 @@ from pathlib import Path
 from cosda.data import readers
 from cosda.data.arrays import read_arrays
 from cosda.data.domain import Benchmark, Domain
-from cosda.data.known import VISDA_CLASSES, Known, by_name, recognise, what_belongs
 from cosda.data.readers import Reading, listed, plain
+from cosda.data.registry import VISDA_CLASSES, Known, by_name, recognise, what_belongs
 from cosda.errors import CosdaError, nearest
 
 
@@ -41,7 +41,7 @@ def load(data: str | Path, name: str | None = None) -> Benchmark:
     ``name`` is the benchmark that the caller expects to find there: office31, officehome, visda or domainnet.
     """
     if str(data) == "digits":
-        from cosda.data import digits  # lazily: it draws pictures
+        from cosda.data import digits  # lazily: it draws images
 
         return digits.load()
     return assemble(find(Path(data), name))
@@ -127,14 +127,14 @@ def one_class_list(readings: tuple[Reading, ...]) -> tuple[str, ...]:
 
 
 def load_domain(data: str | Path, classes: tuple[str, ...] | None = None, labelled: bool | None = None) -> Domain:
-    """Load one domain: a folder, a picture, an image list (``.txt``) or arrays (``.npz``).
+    """Load one domain: a folder, an image, an image list (``.txt``) or arrays (``.npz``).
 
     With ``classes``, those of a model, labels are positions in that list; a folder with none of them is
     unlabelled. ``labelled=True`` demands labels, ``False`` ignores them, ``None`` takes what there is.
     """
     path = Path(data)
     if not path.exists():
-        raise CosdaError(f"{path} does not exist. Give a folder of pictures, an image list or an .npz file.")
+        raise CosdaError(f"{path} does not exist. Give a folder of images, an image list or an .npz file.")
     with readers.explained(path):
         reading = _read_one(path, classes, labelled)
     if labelled and reading.domain.labels is None:
@@ -146,10 +146,10 @@ def load_domain(data: str | Path, classes: tuple[str, ...] | None = None, labell
 def _read_one(path: Path, classes: tuple[str, ...] | None, labelled: bool | None) -> Reading:
     if path.is_dir():
         if labelled is False or readers.layout(path) not in ("split", "classes"):
-            return readers.read_pictures(path)
+            return readers.read_images(path)
         reading = readers.read_folder(path)
         if classes and not any(_in(classes, name) for name in reading.classes):
-            return readers.read_pictures(path)
+            return readers.read_images(path)
     elif path.suffix == ".npz":
         found = read_arrays(path)
         if len(found) > 1:
@@ -161,7 +161,7 @@ def _read_one(path: Path, classes: tuple[str, ...] | None, labelled: bool | None
         if classes and not all(_in(classes, name) for name in reading.classes):
             reading = readers.read_list(path, by_folder=False)
     else:
-        return readers.read_pictures(path)
+        return readers.read_images(path)
     if labelled is False or not reading.classes:
         return replace(reading, domain=reading.domain.without_labels(), classes=())
     return _for_model(path, reading, classes) if classes else reading
@@ -225,7 +225,7 @@ def _find_folders(data: Path, expected: Known | None) -> Found:
     if names == ["images"] or not any(kind in ("split", "classes") for kind in layouts.values()):
         raise CosdaError(f"{data} is no benchmark. {what_belongs(expected)} {_instead(data, names)}")
     wanted = [name for name in names if not known or plain(name) in known.domains]
-    # an own folder without pictures is no domain (runs/); a known domain without pictures is an error
+    # an own folder without images is no domain (runs/); a known domain without images is an error
     readings = [_read_folder(data / name) for name in wanted if known or layouts[name] != "nothing"]
     return _found(readers.name_of(data), readings, known)
 
@@ -233,8 +233,8 @@ def _find_folders(data: Path, expected: Known | None) -> Found:
 def _read_folder(folder: Path) -> Reading:
     if (folder / "image_list.txt").is_file():
         return readers.read_list(folder / "image_list.txt", root=folder, name=folder.name)
-    loose = readers.layout(folder) == "pictures"
-    return readers.read_pictures(folder) if loose else readers.read_folder(folder)
+    loose = readers.layout(folder) == "images"
+    return readers.read_images(folder) if loose else readers.read_folder(folder)
 
 
 def _found(name: str, readings: list[Reading], known: Known | None) -> Found:

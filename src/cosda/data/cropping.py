@@ -1,10 +1,10 @@
-"""Cut a box out of each picture of a batch, resize it, mirror some: the costly part of a view.
+"""Cut a box out of each image of a batch, resize it, mirror some: the costly part of a view.
 
-Torch resizes uint8 pictures fast, but only with one box for a whole batch. So there are four ways to the same pictures:
+Torch resizes uint8 images fast, but only with one box for a whole batch. So there are four ways to the same images:
 
-    one box for all pictures            one call of torch
-    a box each, pictures large          one call of torch for each picture
-    a box each, pictures small          two matrix products for the whole batch: single calls cost more than their work
+    one box for all images            one call of torch
+    a box each, images large          one call of torch for each image
+    a box each, images small          two matrix products for the whole batch: single calls cost more than their work
     on other devices than the CPU       a grid of floats, near to the others: no rounding, no antialiasing
 """
 
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-SMALL = 48  # pixels of a side; up to here matrix products are faster than a call for each picture
+SMALL = 48  # pixels of a side; up to here matrix products are faster than a call for each image
 
 
 def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None) -> Tensor:
-    """Cut a box (top, left, height, width) out of each picture and resize it; (B, 3, S, S) in 0..255.
+    """Cut a box (top, left, height, width) out of each image and resize it; (B, 3, S, S) in 0..255.
 
-    The pictures for which ``mirrored`` says so are turned left to right.
+    The images for which ``mirrored`` says so are turned left to right.
     """
     mirrored = torch.zeros(len(items), dtype=torch.bool) if mirrored is None else mirrored
     if items.device.type != "cpu":
@@ -36,23 +36,23 @@ def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None
         return _by_products(items, boxes, size, mirrored)
     made = []
     for item, box, mirror in zip(items[:, None], boxes.tolist(), mirrored.tolist(), strict=True):
-        picture = _resize(item, box, size)
-        made.append(picture.flip(3) if mirror else picture)
+        image = _resize(item, box, size)
+        made.append(image.flip(3) if mirror else image)
     return torch.cat(made)
 
 
 def _resize(items: Tensor, box: Sequence[int], size: int) -> Tensor:
-    """One box out of all pictures, not mirrored."""
+    """One box out of all images, not mirrored."""
     top, left, tall, wide = box
     # A view: the memory stays channels-last, as the network wants it.
-    pictures = items[:, top : top + tall, left : left + wide].permute(0, 3, 1, 2)
+    images = items[:, top : top + tall, left : left + wide].permute(0, 3, 1, 2)
     if (tall, wide) == (size, size):
-        return pictures
-    return F.interpolate(pictures, size=(size, size), mode="bilinear", antialias=True)
+        return images
+    return F.interpolate(images, size=(size, size), mode="bilinear", antialias=True)
 
 
 def _by_products(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor) -> Tensor:
-    """Resizing is linear along each side: one matrix for the columns of each picture, one for its rows.
+    """Resizing is linear along each side: one matrix for the columns of each image, one for its rows.
 
     Torch's own resize works with integers and rounds after each side. So does this, to the same pixels: the sums
     are small enough for floats to be exact.
@@ -65,7 +65,7 @@ def _by_products(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor) -> T
     pixels = items.permute(0, 1, 3, 2).reshape(count, 3 * height, width).float()
     rows = torch.bmm(pixels, across.transpose(1, 2)).add_(0.5).floor_()
     made = torch.bmm(down, rows.view(count, height, 3 * size)).add_(0.5).floor_()
-    # A line of a picture is all its reds, all its greens, all its blues. As channels of a picture one pixel wide they
+    # A line of an image is all its reds, all its greens, all its blues. As channels of an image one pixel wide they
     # are put in order by a call that is made for it, which is faster than a copy colour by colour.
     ordered = F.channel_shuffle(made.view(count, size, 1, 3 * size).permute(0, 3, 1, 2), 3)
     return ordered.permute(0, 2, 3, 1).reshape(count, size, size, 3).permute(0, 3, 1, 2)

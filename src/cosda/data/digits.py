@@ -30,13 +30,13 @@ FACES = (
     "STIXGeneral.ttf", "STIXGeneralBol.ttf", "STIXGeneralItalic.ttf", "cmr10.ttf", "cmss10.ttf", "cmtt10.ttf",
 )  # fmt: skip
 
-Picture = NDArray[np.float64]  # (32, 32, 3) or (32, 32), values 0..1
+Pixels = NDArray[np.float64]  # (32, 32, 3) or (32, 32), values 0..1
 Random = np.random.Generator
 
 
 @lru_cache(maxsize=1)
 def load() -> Benchmark:
-    """Make all four domains; the split into training and test pictures is part of the benchmark."""
+    """Make all four domains; the split into training and test images is part of the benchmark."""
     domains = [
         _rendered("print", _print, seed=1),
         _rendered("colour", _colour, seed=2),
@@ -47,11 +47,11 @@ def load() -> Benchmark:
     return Benchmark("digits", {d.name: d for d in domains}, classes, protocol="inductive")
 
 
-def _rendered(name: str, draw: Callable[[int, Random], Picture], seed: int) -> Domain:
+def _rendered(name: str, draw: Callable[[int, Random], Pixels], seed: int) -> Domain:
     rng = np.random.default_rng(seed)
     labels = np.arange(TRAIN + TEST, dtype=np.int64) % 10
-    pictures = np.stack([draw(int(label), rng) for label in labels])
-    images = np.round(pictures.clip(0, 1) * 255).astype(np.uint8)
+    pixels = np.stack([draw(int(label), rng) for label in labels])
+    images = np.round(pixels.clip(0, 1) * 255).astype(np.uint8)
     order = np.arange(TRAIN + TEST, dtype=np.int64)
     return Domain(name, images, labels, train=order[:TRAIN], test=order[TRAIN:])
 
@@ -68,14 +68,14 @@ def _hand() -> Domain:
     return Domain("hand", images, labels.astype(np.int64), np.sort(order[:TRAIN]), np.sort(order[TRAIN:]))
 
 
-def _print(digit: int, rng: Random) -> Picture:
+def _print(digit: int, rng: Random) -> Pixels:
     dark, light = rng.uniform(0, 0.35), rng.uniform(0.65, 1)
     ink, paper = (dark, light) if rng.integers(2) else (light, dark)
     grey = paper + (ink - paper) * _glyph(digit, rng)
     return _grey(grey + rng.normal(0, 0.02, grey.shape))
 
 
-def _colour(digit: int, rng: Random) -> Picture:
+def _colour(digit: int, rng: Random) -> Pixels:
     mask = _glyph(digit, rng)[..., None]
     ground = _texture(rng)
     ink = rng.uniform(0, 1, 3)
@@ -85,13 +85,13 @@ def _colour(digit: int, rng: Random) -> Picture:
     return ground * (1 - mask) + ink * mask + rng.normal(0, 0.03, ground.shape)
 
 
-def _outline(digit: int, rng: Random) -> Picture:
+def _outline(digit: int, rng: Random) -> Pixels:
     ground, line = rng.uniform(0, 0.3), rng.uniform(0.6, 1)
     grey = ground + (line - ground) * _glyph(digit, rng, outline=True)
     return _grey(grey + rng.normal(0, rng.uniform(0.02, 0.1), grey.shape))
 
 
-def _texture(rng: Random) -> Picture:
+def _texture(rng: Random) -> Pixels:
     """Two colours blended along stripes, a gradient or blobs."""
     y, x = np.mgrid[0:SIDE, 0:SIDE] / SIDE
     kind, angle = rng.integers(3), rng.uniform(0, np.pi)
@@ -105,11 +105,11 @@ def _texture(rng: Random) -> Picture:
         blend = np.kron(coarse, np.ones((7, 7)))[:SIDE, :SIDE]
     first, second = rng.uniform(0, 1, 3), rng.uniform(0, 1, 3)
     second = first + 0.35 * (second - first)
-    textured: Picture = first + (second - first) * blend[..., None]
+    textured: Pixels = first + (second - first) * blend[..., None]
     return textured
 
 
-def _glyph(digit: int, rng: Random, outline: bool = False) -> Picture:
+def _glyph(digit: int, rng: Random, outline: bool = False) -> Pixels:
     """Coverage (32, 32) of a digit in a random typeface, size, slope and place."""
     side = SIDE * SCALE
     font = _font(FACES[rng.integers(len(FACES))], int(rng.integers(80, 116)))
@@ -141,5 +141,5 @@ def _font(face: str, size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / face), size)
 
 
-def _grey(picture: Picture) -> Picture:
-    return np.repeat(picture[..., None], 3, axis=2)
+def _grey(image: Pixels) -> Pixels:
+    return np.repeat(image[..., None], 3, axis=2)

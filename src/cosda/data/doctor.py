@@ -1,6 +1,6 @@
 """`cosda doctor`: look at data before they are used, and say what is there and what is wrong.
 
-Problems are what spoils a run (unreadable or missing files, empty classes or splits, pictures in both splits,
+Problems are what spoils a run (unreadable or missing files, empty classes or splits, images in both splits,
 class lists that do not match, data that cannot be loaded at all). Warnings are what one should know
 (duplicates, classes that a domain lacks).
 """
@@ -17,18 +17,18 @@ import numpy as np
 
 from cosda.data import benchmarks, readers
 from cosda.data.benchmarks import Found
+from cosda.data.decode import Progress, Unreadable, decode, in_parallel, read_bytes
 from cosda.data.domain import Domain, Files
-from cosda.data.pictures import Progress, Unreadable, decode, in_parallel, read_bytes
 from cosda.data.readers import Reading, listed
 from cosda.errors import CosdaError
 
-_SIZE = 32  # pictures are decoded to see whether they can be; small is quick
+_SIZE = 32  # images are decoded to see whether they can be; small is quick
 _SHOWN = 10  # lines of each kind in the text; as_json has all
 
 
 @dataclass(frozen=True)
 class DomainFindings:
-    """Counts of one domain. ``missing`` are classes of other domains, ``empty`` its own without a picture."""
+    """Counts of one domain. ``missing`` are classes of other domains, ``empty`` its own without an image."""
 
     name: str
     samples: int
@@ -94,7 +94,7 @@ class Findings:
 
 
 def examine(path: str | Path, workers: int | None = None, progress: Progress | None = None) -> Findings:
-    """Look at a benchmark, or at one domain, and decode every picture once. It raises nothing."""
+    """Look at a benchmark, or at one domain, and decode every image once. It raises nothing."""
     if str(path) == "digits":
         benchmark = benchmarks.load("digits")
         inductive = benchmark.protocol == "inductive"
@@ -111,7 +111,7 @@ def examine(path: str | Path, workers: int | None = None, progress: Progress | N
 
 
 def _find(path: Path) -> Found:
-    """A benchmark, or else one domain: class folders, loose pictures, a list or an array file."""
+    """A benchmark, or else one domain: class folders, loose images, a list or an array file."""
     try:
         return benchmarks.find(path)
     except CosdaError:
@@ -119,8 +119,8 @@ def _find(path: Path) -> Found:
             return Found("one domain", (readers.read_list(path),))
         if path.is_dir() and readers.layout(path) == "classes":
             return Found("one domain", (readers.read_folder(path),))
-        if path.is_dir() and not readers.folders_in(path) and readers.layout(path) == "pictures":
-            return Found("one domain", (readers.read_pictures(path),))
+        if path.is_dir() and not readers.folders_in(path) and readers.layout(path) == "images":
+            return Found("one domain", (readers.read_images(path),))
         raise
 
 
@@ -169,7 +169,7 @@ def _count(findings: Findings, reading: Reading, classes: tuple[str, ...]) -> No
         )
     )
     if empty:
-        findings.problems.append(f"{domain.name}: no pictures in the classes {listed(empty)}")
+        findings.problems.append(f"{domain.name}: no images in the classes {listed(empty)}")
     if missing:
         findings.warnings.append(f"{domain.name}: lacks the classes {listed(missing)}")
     for part in ("train", "test"):

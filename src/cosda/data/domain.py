@@ -1,7 +1,7 @@
 """A domain is a name, samples and, where they exist, labels and a train/test split.
 
 A benchmark is an ordered set of domains that share one list of classes. Both are plain values: reading
-pictures from disk into them is the work of `readers` and `benchmarks`, decoding pixels that of `pack`.
+images from disk into them is the work of `readers` and `benchmarks`, decoding pixels that of `pack`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Protocol_ = Literal["transductive", "inductive"]
 
 @dataclass(frozen=True)
 class Files:
-    """Pictures that still lie on disk, not decoded: ``root / name`` for every name."""
+    """Images that still lie on disk, not decoded: ``root / name`` for every name."""
 
     root: Path
     names: tuple[str, ...]
@@ -32,14 +32,14 @@ class Files:
         return len(self.names)
 
     def path(self, position: int) -> Path:
-        """Where the picture at ``position`` lies."""
+        """Where the image at ``position`` lies."""
         return self.root / self.names[position]
 
 
 class Items(Protocol):
     """What samples look like once they can be read: an array, a memory map, or a decoder with the same face.
 
-    uint8 of shape (N, H, W, 3) for pictures, float32 of shape (N, d) for feature vectors.
+    uint8 of shape (N, H, W, 3) for images, float32 of shape (N, d) for feature vectors.
     """
 
     @property
@@ -71,14 +71,14 @@ class Domain:
 
     @property
     def kind(self) -> Literal["files", "images", "features"]:
-        """Pictures on disk, decoded pictures, or feature vectors."""
+        """Images on disk, decoded images, or feature vectors."""
         if isinstance(self.items, Files):
             return "files"
         return "images" if len(self.items.shape) == 4 else "features"
 
     @property
     def width(self) -> int | None:
-        """Width of feature vectors; None for pictures."""
+        """Width of feature vectors; None for images."""
         return self.items.shape[1] if self.kind == "features" and not isinstance(self.items, Files) else None
 
     def without_labels(self) -> Domain:

@@ -1,6 +1,6 @@
-"""Edge pictures, and mixing them into training pictures as EdgeMix does.
+"""Edge images, and mixing them into training images as EdgeMix does.
 
-An operator takes normalised pictures and gives edge maps (B, 1, H, W) from 0 (edge) to 1 (no edge, the white
+An operator takes normalised images and gives edge maps (B, 1, H, W) from 0 (edge) to 1 (no edge, the white
 background), each stretched to this range. Two are here: `sobel` needs nothing, `DexiNedEdges` a trained network.
 """
 
@@ -25,38 +25,38 @@ TINY = 1e-12
 
 @dataclass
 class EdgeMixing:
-    """share · picture + (1 - share) · edges, until the last epochs, which see clean pictures."""
+    """share · image + (1 - share) · edges, until the last epochs, which see clean images."""
 
     operator: Operator
     share: float
-    clean_from: int  # the first epoch with clean pictures
+    clean_from: int  # the first epoch with clean images
     space: EdgeSpace = "normalised"
     epoch: int = 0
 
     @torch.no_grad()
-    def __call__(self, pictures: Tensor, how: Preprocessing) -> Tensor:
-        """Mix a batch of normalised pictures with their edges."""
+    def __call__(self, images: Tensor, preprocessing: Preprocessing) -> Tensor:
+        """Mix a batch of normalised images with their edges."""
         if self.epoch >= self.clean_from:
-            return pictures
-        edges = self.operator(pictures, how)
+            return images
+        edges = self.operator(images, preprocessing)
         if self.space == "pixels":
-            mean, std = _constants(how, pictures)
+            mean, std = _constants(preprocessing, images)
             edges = (edges - mean) / std
-        return self.share * pictures + (1 - self.share) * edges
+        return self.share * images + (1 - self.share) * edges
 
 
-def sobel(pictures: Tensor, how: Preprocessing) -> Tensor:
+def sobel(images: Tensor, preprocessing: Preprocessing) -> Tensor:
     """The size of the brightness gradient, averaged over colours so that edges between equally bright ones count."""
     from kornia.filters import sobel as gradient
 
-    return 1 - _stretch(gradient(_pixels(pictures, how)).mean(dim=1, keepdim=True), (1, 2, 3))
+    return 1 - _stretch(gradient(_pixels(images, preprocessing)).mean(dim=1, keepdim=True), (1, 2, 3))
 
 
 class DexiNedEdges:
     """The mean of DexiNed's six side maps and its fused map (Soria et al., https://arxiv.org/abs/1909.01955).
 
     DexiNed was trained on blue-green-red pixels in 0..255 minus their mean. The authors of CoSDA hand it red-green-blue
-    pixels, each normalised picture stretched to 0..255 and nothing subtracted; ``fed="authors"`` does so too.
+    pixels, each normalised image stretched to 0..255 and nothing subtracted; ``fed="authors"`` does so too.
     """
 
     def __init__(self, network: nn.Module, fed: EdgeInput = "centred") -> None:
@@ -64,19 +64,19 @@ class DexiNedEdges:
         self.fed = fed
 
     @torch.no_grad()
-    def __call__(self, pictures: Tensor, how: Preprocessing) -> Tensor:
+    def __call__(self, images: Tensor, preprocessing: Preprocessing) -> Tensor:
         """Edge maps of a batch."""
-        sides = self.network.get_features(self._input(pictures, how))  # type: ignore[operator]
+        sides = self.network.get_features(self._input(images, preprocessing))  # type: ignore[operator]
         fused = self.network.block_cat(torch.cat(sides, dim=1))  # type: ignore[operator]
         maps = _stretch(torch.cat([*sides, fused], dim=1).sigmoid(), (2, 3))
         rounded = (255 * maps).floor() / 255  # the 8 bits of the authors
         return 1 - _stretch(rounded.mean(dim=1, keepdim=True), (1, 2, 3))
 
-    def _input(self, pictures: Tensor, how: Preprocessing) -> Tensor:
+    def _input(self, images: Tensor, preprocessing: Preprocessing) -> Tensor:
         if self.fed == "authors":
-            return 255 * _stretch(pictures, (1, 2, 3))
-        mean = torch.tensor(DEXINED_MEAN, device=pictures.device).view(3, 1, 1)
-        return 255 * _pixels(pictures, how).flip(1) - mean
+            return 255 * _stretch(images, (1, 2, 3))
+        mean = torch.tensor(DEXINED_MEAN, device=images.device).view(3, 1, 1)
+        return 255 * _pixels(images, preprocessing).flip(1) - mean
 
 
 def new_dexined() -> nn.Module:
@@ -93,13 +93,13 @@ def _stretch(values: Tensor, dims: tuple[int, ...]) -> Tensor:
     return (values - low) / (values.amax(dims, keepdim=True) - low).clamp(min=TINY)
 
 
-def _pixels(pictures: Tensor, how: Preprocessing) -> Tensor:
-    """Normalised pictures back to 0..1."""
-    mean, std = _constants(how, pictures)
-    return (pictures * std + mean).clamp(0, 1)
+def _pixels(images: Tensor, preprocessing: Preprocessing) -> Tensor:
+    """Normalised images back to 0..1."""
+    mean, std = _constants(preprocessing, images)
+    return (images * std + mean).clamp(0, 1)
 
 
-def _constants(how: Preprocessing, like: Tensor) -> tuple[Tensor, Tensor]:
-    mean = torch.tensor(how.mean, device=like.device).view(3, 1, 1)
-    std = torch.tensor(how.std, device=like.device).view(3, 1, 1)
+def _constants(preprocessing: Preprocessing, like: Tensor) -> tuple[Tensor, Tensor]:
+    mean = torch.tensor(preprocessing.mean, device=like.device).view(3, 1, 1)
+    std = torch.tensor(preprocessing.std, device=like.device).view(3, 1, 1)
     return mean, std

@@ -18,17 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosda import distributed
 from cosda.data.domain import Domain, Files, Index, Items
 from cosda.data.edges import EdgeMixing
 from cosda.data.views import Draw, make_views
+from cosda.distributed import collectives
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive, stream
 from cosda.types import Batch
 
 T = TypeVar("T")
 
-# Numbers of which views are made at once, if a batch has fewer: for small pictures calls cost more than their work.
+# Numbers of which views are made at once, if a batch has fewer: for small images calls cost more than their work.
 TOGETHER = 2**21
 
 
@@ -42,8 +42,8 @@ class Loader:
     device: torch.device
     batch_size: int
     seed: int = 0
-    epoch_pictures: int = 0  # at most so many pictures an epoch; 0 is all
-    edges: EdgeMixing | None = None  # mixed into all training views of pictures, never into test views
+    epoch_images: int = 0  # at most so many images an epoch; 0 is all
+    edges: EdgeMixing | None = None  # mixed into all training views of images, never into test views
     now: int = 0  # the epoch for which sweeps make their views
     alone: bool = False  # read by this process alone, even where there are others
 
@@ -68,15 +68,15 @@ class Loader:
         return self._batches(self._cut(order), views, base)
 
     def sweep(self, view: str = "test") -> Iterator[Batch]:
-        """All pictures once, in order of their index."""
+        """All images once, in order of their index."""
         order = np.arange(len(self))
         chunks = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
         return self._batches(chunks, (view,), derive(self.seed, "sweep", self.now))
 
     def _cut(self, order: Index) -> list[Index]:
-        """An epoch's batches. A last batch of one picture is left out: it has no statistics of its own."""
-        if self.epoch_pictures:
-            order = order[: self.epoch_pictures]
+        """An epoch's batches. A last batch of one image is left out: it has no statistics of its own."""
+        if self.epoch_images:
+            order = order[: self.epoch_images]
         chunks = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
         return chunks[:-1] if len(chunks) > 1 and len(chunks[-1]) == 1 < self.batch_size else chunks
 
@@ -98,7 +98,7 @@ class Loader:
 
     def _draw(self, count: int, rng: torch.Generator) -> Draw:
         """Of several processes each has its own part of a batch at hand."""
-        return Draw(rng, count, slice(None) if self.alone else distributed.share(count))
+        return Draw(rng, count, slice(None) if self.alone else collectives.share(count))
 
     def _views(self, name: str, items: Tensor, draws: list[Draw]) -> Iterator[Tensor]:
         """One view of several batches, batch by batch."""
@@ -106,7 +106,7 @@ class Loader:
         for view, draw in zip(torch.split(made, [draw.at_hand for draw in draws]), draws, strict=True):
             if self.edges is not None and name != "test" and view.dim() == 4:  # feature vectors have no edges
                 view = self.edges(view, self.preprocessing)
-            yield view if self.alone else distributed.gather_rows(view, draw.total)
+            yield view if self.alone else collectives.gather_rows(view, draw.total)
 
 
 def open_loader(
@@ -116,14 +116,14 @@ def open_loader(
     device: torch.device,
     batch_size: int,
     seed: int = 0,
-    epoch_pictures: int = 0,
+    epoch_images: int = 0,
     edges: EdgeMixing | None = None,
 ) -> Loader:
     """A loader of one split of a domain whose samples can be read (see `pack`)."""
     if isinstance(domain.items, Files):
-        raise TypeError(f"the pictures of {domain.name} are not decoded yet; pack the domain first")
+        raise TypeError(f"the images of {domain.name} are not decoded yet; pack the domain first")
     positions = domain.train if split == "train" else domain.test
-    return Loader(domain.items, positions, preprocessing, device, batch_size, seed, epoch_pictures, edges)
+    return Loader(domain.items, positions, preprocessing, device, batch_size, seed, epoch_images, edges)
 
 
 def prefetched(source: Iterable[T], depth: int = 2) -> Iterator[T]:

@@ -1,7 +1,7 @@
-"""From files to domains: class folders, loose pictures, image lists. (For arrays see `arrays`.)
+"""From files to domains: class folders, loose images, image lists. (For arrays see `arrays`.)
 
-Every reader sorts, skips hidden files and whatever is not a picture, and returns a `Reading`. The names of
-classes come from the folders in which pictures lie, so that one data set gives the same classes whether it is
+Every reader sorts, skips hidden files and whatever is not an image, and returns a `Reading`. The names of
+classes come from the folders in which images lie, so that one data set gives the same classes whether it is
 read from its folders or from lists.
 """
 
@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 
+from cosda.data.decode import is_image
 from cosda.data.domain import Domain, Files, Index, everything
-from cosda.data.pictures import is_picture
 from cosda.errors import CosdaError
 
-Layout = Literal["split", "classes", "pictures", "nothing"]
+Layout = Literal["split", "classes", "images", "nothing"]
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ def folders_in(folder: Path) -> list[str]:
         return sorted(e.name for e in entries if e.is_dir() and not _hidden(e.name))
 
 
-def pictures_below(folder: Path) -> list[str]:
-    """Relative names of all pictures in ``folder`` and its folders, sorted."""
+def images_below(folder: Path) -> list[str]:
+    """Relative names of all images in ``folder`` and its folders, sorted."""
     return sorted(_walk(folder))
 
 
@@ -102,18 +102,18 @@ def _walk(folder: Path) -> Iterator[str]:
         seen.add(real)
         folders[:] = [name for name in folders if not _hidden(name)]
         inside = PurePosixPath(Path(place).relative_to(folder).as_posix())
-        yield from (str(inside / name) for name in files if is_picture(name))
+        yield from (str(inside / name) for name in files if is_image(name))
 
 
 def layout(folder: Path) -> Layout:
-    """What lies in a folder: train and test parts, class folders, loose pictures, or no picture at all."""
+    """What lies in a folder: train and test parts, class folders, loose images, or no image at all."""
     base = _base(folder)
     names = folders_in(base)
     if {"train", "test"} <= set(names) and all(layout(base / part) == "classes" for part in ("train", "test")):
         return "split"
-    if any(_holds_pictures(base / name) for name in names):
+    if any(_holds_images(base / name) for name in names):
         return "classes"
-    return "pictures" if next(_walk(base), None) else "nothing"
+    return "images" if next(_walk(base), None) else "nothing"
 
 
 def read_folder(folder: Path, name: str | None = None) -> Reading:
@@ -126,16 +126,16 @@ def read_folder(folder: Path, name: str | None = None) -> Reading:
             base = _base(folder)
             classes = folders_in(base)
             return _reading(name, base, _with_class_folders(base), None, tuple(classes))
-    raise CosdaError(f"{folder} has no class folders. Expected {folder.name}/<class>/<pictures>; {describe(folder)}.")
+    raise CosdaError(f"{folder} has no class folders. Expected {folder.name}/<class>/<images>; {describe(folder)}.")
 
 
-def read_pictures(folder: Path, name: str | None = None) -> Reading:
-    """All pictures in a folder and its folders, without labels. One picture file is a domain of one."""
+def read_images(folder: Path, name: str | None = None) -> Reading:
+    """All images in a folder and its folders, without labels. One image file is a domain of one."""
     if folder.is_file():
         return _reading(name or name_of(folder), folder.parent, {folder.name: None}, None, ())
-    names = pictures_below(folder)
+    names = images_below(folder)
     if not names:
-        raise CosdaError(f"{folder} holds no pictures; {describe(folder)}.")
+        raise CosdaError(f"{folder} holds no images; {describe(folder)}.")
     return _reading(name or name_of(folder), folder, dict.fromkeys(names), None, ())
 
 
@@ -144,25 +144,25 @@ def describe(folder: Path) -> str:
     names = folders_in(folder)
     with os.scandir(folder) as entries:
         files = [entry.name for entry in entries if entry.is_file() and not entry.name.startswith(".")]
-    pictures = sum(map(is_picture, files))
+    images = sum(map(is_image, files))
     shown = f" ({listed(names)})" if names else ""
-    return f"found {len(names)} folders{shown}, {pictures} pictures and {len(files) - pictures} other files"
+    return f"found {len(names)} folders{shown}, {images} images and {len(files) - images} other files"
 
 
 def _base(folder: Path) -> Path:
     """Office-31 keeps its class folders one level down, in ``images``."""
     deeper = folder / "images"
-    return deeper if folders_in(folder) == ["images"] and not _holds_pictures(deeper) else folder
+    return deeper if folders_in(folder) == ["images"] and not _holds_images(deeper) else folder
 
 
-def _holds_pictures(folder: Path) -> bool:
+def _holds_images(folder: Path) -> bool:
     with os.scandir(folder) as entries:
-        return any(is_picture(entry.name) for entry in entries)
+        return any(is_image(entry.name) for entry in entries)
 
 
 def _with_class_folders(base: Path, prefix: str = "") -> dict[str, str | None]:
-    """Every picture's name with its class, the first folder of the name."""
-    return {f"{prefix}{name}/{picture}": name for name in folders_in(base) for picture in pictures_below(base / name)}
+    """Every image's name with its class, the first folder of the name."""
+    return {f"{prefix}{name}/{image}": name for name in folders_in(base) for image in images_below(base / name)}
 
 
 def _read_parts(folder: Path, name: str) -> Reading:
@@ -188,24 +188,24 @@ def read_list(
     """An image list, "path label" per line, or two of them: ``path`` for training and ``test``.
 
     Paths are relative to ``root``; without it to the list's folder or the one above, wherever they exist.
-    Classes take the names of the pictures' folders, in alphabetical order, where every label has one folder
+    Classes take the names of the images' folders, in alphabetical order, where every label has one folder
     and every folder one label; elsewhere, or without ``by_folder``, they are the numbers.
     """
     lists = [_lines(part) for part in (path, test) if part is not None]
     base, spelling = _locate(path, root, list(lists[0]))
-    lists = [{_respell(picture, spelling): n for picture, n in lines.items()} for lines in lists]
-    every = {picture: number for lines in lists for picture, number in lines.items()}
+    lists = [{_respell(image, spelling): n for image, n in lines.items()} for lines in lists]
+    every = {image: number for lines in lists for image, number in lines.items()}
     labels = [number for number in every.values() if number is not None]
     if labels and len(labels) < len(every):
         raise CosdaError(f"{path} has labels on some lines and none on others; give all of them or none.")
     names = _names_of(every) if by_folder and labels else {}
     classes = tuple(sorted(names.values())) or numbers(max(labels, default=-1) + 1)
-    parts = [{picture: None if n is None else names.get(n, str(n)) for picture, n in lines.items()} for lines in lists]
+    parts = [{image: None if n is None else names.get(n, str(n)) for image, n in lines.items()} for lines in lists]
     return _reading(name or path.stem, base, parts[0], parts[1] if test else None, classes)
 
 
 def _lines(path: Path) -> dict[str, int | None]:
-    """Picture and label of every line. A last word that is a number is the label: paths may have spaces."""
+    """Image and label of every line. A last word that is a number is the label: paths may have spaces."""
     entries: dict[str, int | None] = {}
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -216,12 +216,12 @@ def _lines(path: Path) -> dict[str, int | None]:
             continue
         *before, last = line.strip().rsplit(maxsplit=1)
         labelled = bool(before) and last.isdecimal()
-        picture = (before[0] if labelled else line.strip()).replace("\\", "/")
+        image = (before[0] if labelled else line.strip()).replace("\\", "/")
         label = int(last) if labelled else None
-        if not is_picture(PurePosixPath(picture).name):
-            raise CosdaError(f'{path}, line {number}: expected "path label" with a picture\'s path, found "{line}".')
-        if entries.setdefault(picture, label) != label:
-            raise CosdaError(f"{path}, line {number}: {picture} stands there twice, with two labels.")
+        if not is_image(PurePosixPath(image).name):
+            raise CosdaError(f'{path}, line {number}: expected "path label" with an image\'s path, found "{line}".')
+        if entries.setdefault(image, label) != label:
+            raise CosdaError(f"{path}, line {number}: {image} stands there twice, with two labels.")
     if not entries:
         raise CosdaError(f'{path} is empty; expected "path label" on every line.')
     return entries
@@ -230,7 +230,7 @@ def _lines(path: Path) -> dict[str, int | None]:
 def _locate(path: Path, root: Path | None, names: list[str]) -> tuple[Path, dict[str, str]]:
     """The folder to which a list's paths are relative, and how it spells the first folder of a path there.
 
-    Lists and pictures often come from two sources that agree on all but ``Real_World`` and ``Real World``.
+    Lists and images often come from two sources that agree on all but ``Real_World`` and ``Real World``.
     """
     candidates = [root] if root else [path.parent, path.parent.parent]
     probes = [names[0], names[len(names) // 2], names[-1]]
@@ -243,19 +243,19 @@ def _locate(path: Path, root: Path | None, names: list[str]) -> tuple[Path, dict
                 return candidate, spelling
     looked = " and ".join(str(candidate) for candidate in candidates)
     raise CosdaError(
-        f"the pictures of {path} were not found: its first entry is {names[0]}, looked for below {looked}. "
+        f"the images of {path} were not found: its first entry is {names[0]}, looked for below {looked}. "
         f"Put the list beside the folders that it names."
     )
 
 
-def _respell(picture: str, spelling: Mapping[str, str]) -> str:
-    head, slash, rest = picture.partition("/")
+def _respell(image: str, spelling: Mapping[str, str]) -> str:
+    head, slash, rest = image.partition("/")
     return spelling.get(head, head) + slash + rest
 
 
 def _names_of(labels: Mapping[str, int | None]) -> dict[int, str]:
     """Label -> folder name, or nothing unless the two correspond one to one."""
-    pairs = {(label, PurePosixPath(picture).parent.name) for picture, label in labels.items()}
+    pairs = {(label, PurePosixPath(image).parent.name) for image, label in labels.items()}
     names = {label: name for label, name in pairs if label is not None}
     return names if len(pairs) == len(names) == len(set(names.values())) and "" not in names.values() else {}
 
@@ -270,7 +270,7 @@ def _reading(
     """Put files with their class names together, in sorted order."""
     entries = {**train, **(test or {})}
     if not entries:
-        raise CosdaError(f"{root} holds class folders but no pictures; {describe(root)}.")
+        raise CosdaError(f"{root} holds class folders but no images; {describe(root)}.")
     conflicts = [file for file in test or {} if file in train and train[file] != entries[file]]
     if conflicts:
         raise CosdaError(f"{conflicts[0]} in {root} has one label for training and another for testing.")

@@ -1,10 +1,10 @@
-"""Views of whole batches: uint8 pictures in, normalised float pictures out, on the device.
+"""Views of whole batches: uint8 images in, normalised float images out, on the device.
 
-Every view is a box for each picture, cut out and resized to the network's size; the views differ only in how the
+Every view is a box for each image, cut out and resized to the network's size; the views differ only in how the
 boxes are drawn. Two profiles are in use in the field:
 
     profile   weak (training)                              test
-    cosda     box of 75 to 100 % of the area, aspect 3:4   the whole picture
+    cosda     box of 75 to 100 % of the area, aspect 3:4   the whole image
               to 4:3
     shot      box of 7/8 of each side, anywhere            the same box in the centre
 
@@ -32,7 +32,7 @@ ASPECT = (3 / 4, 4 / 3)
 
 
 class Draw(NamedTuple):
-    """The chance of one batch: its random numbers, how many pictures it has in total, and which of them are at hand."""
+    """The chance of one batch: its random numbers, how many images it has in total, and which of them are at hand."""
 
     rng: torch.Generator
     total: int
@@ -40,43 +40,45 @@ class Draw(NamedTuple):
 
     @property
     def at_hand(self) -> int:
-        """How many of its pictures are."""
+        """How many of its images are."""
         return len(range(self.total)[self.here])
 
 
-def make_view(name: str, items: Tensor, how: Preprocessing, rng: torch.Generator) -> Tensor:
+def make_view(name: str, items: Tensor, preprocessing: Preprocessing, rng: torch.Generator) -> Tensor:
     """One view of a batch: (B, H, W, 3) uint8 to (B, 3, S, S) float, or (B, d) features unchanged."""
-    return make_views(name, items, how, [Draw(rng, len(items))])
+    return make_views(name, items, preprocessing, [Draw(rng, len(items))])
 
 
-def make_views(name: str, items: Tensor, how: Preprocessing, draws: Sequence[Draw]) -> Tensor:
+def make_views(name: str, items: Tensor, preprocessing: Preprocessing, draws: Sequence[Draw]) -> Tensor:
     """The same for several batches at once, which lie one after the other in ``items``.
 
-    Each is drawn for by itself, and where only some of its pictures are at hand still for all of them, so that each
-    picture looks as it would in a batch alone with all the others.
+    Each is drawn for by itself, and where only some of its images are at hand still for all of them, so that each
+    image looks as it would in a batch alone with all the others.
     """
     if items.dim() == 2:
         return items
     if name == "test":
-        return _normalise(crop(items, _test_boxes(items, how), how.size), how)
+        return _normalise(crop(items, _test_boxes(items, preprocessing), preprocessing.size), preprocessing)
     if name not in ("weak", "strong"):
         raise ValueError(f"unknown view '{name}'; there are weak, strong and test")
-    boxes = _weak_boxes(items, how, draws)
-    mirrored = _chance(draws, lambda draw: torch.rand(draw.total, generator=draw.rng)) < 0.5 if how.flip else None
-    pictures = crop(items, boxes, how.size, mirrored)
+    boxes = _weak_boxes(items, preprocessing, draws)
+    mirrored = (
+        _chance(draws, lambda draw: torch.rand(draw.total, generator=draw.rng)) < 0.5 if preprocessing.flip else None
+    )
+    images = crop(items, boxes, preprocessing.size, mirrored)
     if name == "strong":
-        parts = torch.split(pictures, [draw.at_hand for draw in draws])
-        pictures = torch.cat([_auto_augment(part, draw) for part, draw in zip(parts, draws, strict=True)])
-    return _normalise(pictures, how)
+        parts = torch.split(images, [draw.at_hand for draw in draws])
+        images = torch.cat([_auto_augment(part, draw) for part, draw in zip(parts, draws, strict=True)])
+    return _normalise(images, preprocessing)
 
 
 def _chance(draws: Sequence[Draw], one: Callable[[Draw], Tensor]) -> Tensor:
-    """What is drawn for the pictures at hand, batch by batch."""
+    """What is drawn for the images at hand, batch by batch."""
     return torch.cat([one(draw)[draw.here] for draw in draws])
 
 
-def _weak_boxes(items: Tensor, how: Preprocessing, draws: Sequence[Draw]) -> Tensor:
-    """Boxes (top, left, height, width) of training views, one for each picture at hand."""
+def _weak_boxes(items: Tensor, preprocessing: Preprocessing, draws: Sequence[Draw]) -> Tensor:
+    """Boxes (top, left, height, width) of training views, one for each image at hand."""
     count, (height, width) = len(items), items.shape[1:3]
     whole = np.array([height, width])
 
@@ -84,10 +86,10 @@ def _weak_boxes(items: Tensor, how: Preprocessing, draws: Sequence[Draw]) -> Ten
         return _chance(draws, lambda draw: torch.empty(draw.total).uniform_(low, high, generator=draw.rng))
 
     # Only what is drawn is torch's: for a few numbers numpy's calls are several times as fast.
-    if how.profile == "shot":
+    if preprocessing.profile == "shot":
         sizes = np.tile([round(height * SHOT_SIDE), round(width * SHOT_SIDE)], (count, 1))
     else:
-        # Area and aspect are drawn independently; a side that would stick out is cut to the picture's.
+        # Area and aspect are drawn independently; a side that would stick out is cut to the image's.
         area = height * width * uniform(*AREA).numpy()
         aspect = uniform(*map(math.log, ASPECT)).exp().numpy()
         sides = np.rint(np.sqrt(np.stack([area / aspect, area * aspect], 1)))
@@ -97,40 +99,40 @@ def _weak_boxes(items: Tensor, how: Preprocessing, draws: Sequence[Draw]) -> Ten
     return torch.from_numpy(np.concatenate([(corners * room).astype(np.int64), sizes], 1))
 
 
-def _test_boxes(items: Tensor, how: Preprocessing) -> Tensor:
+def _test_boxes(items: Tensor, preprocessing: Preprocessing) -> Tensor:
     count, height, width = items.shape[:3]
-    side = SHOT_SIDE if how.profile == "shot" else 1.0
+    side = SHOT_SIDE if preprocessing.profile == "shot" else 1.0
     tall, wide = round(height * side), round(width * side)
     return torch.tensor([[(height - tall) // 2, (width - wide) // 2, tall, wide]]).expand(count, 4)
 
 
-def _auto_augment(pictures: Tensor, draw: Draw) -> Tensor:
+def _auto_augment(images: Tensor, draw: Draw) -> Tensor:
     """AutoAugment draws from torch's global generator, so that is lent to it under a seed of this batch."""
     from kornia.augmentation.auto import AutoAugment
 
     seed = int(torch.randint(2**31, (1,), generator=draw.rng))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        augment, scaled = AutoAugment("imagenet"), pictures.float() / 255
-        # One call draws one policy, so each picture gets a call of its own.
+        augment, scaled = AutoAugment("imagenet"), images.float() / 255
+        # One call draws one policy, so each image gets a call of its own.
         drawn = [augment.forward_parameters(scaled[:1].shape) for _ in range(draw.total)][draw.here]
-        views = [augment(picture[None], params=policy) for picture, policy in zip(scaled, drawn, strict=True)]
+        views = [augment(image[None], params=policy) for image, policy in zip(scaled, drawn, strict=True)]
         return torch.cat(views).clamp(0, 1) * 255
 
 
-def _normalise(pictures: Tensor, how: Preprocessing) -> Tensor:
+def _normalise(images: Tensor, preprocessing: Preprocessing) -> Tensor:
     """(x / 255 - mean) / std as one multiplication and one addition; the result is channels-last."""
-    count, _, height, width = pictures.shape
-    shift, scale = _shift_and_scale(how)
+    count, _, height, width = images.shape
+    shift, scale = _shift_and_scale(preprocessing)
     # A whole row of pixels is one line of numbers to the processor; with the three channels as the innermost loop it
     # takes several times as long.
-    rows = pictures.permute(0, 2, 3, 1).reshape(count, height, 3 * width).float()
-    # `rows` is a new tensor, because uint8 pictures were converted and float ones were made by the view itself.
+    rows = images.permute(0, 2, 3, 1).reshape(count, height, 3 * width).float()
+    # `rows` is a new tensor, because uint8 images were converted and float ones were made by the view itself.
     torch.addcmul(shift.repeat(width).to(rows.device), rows, scale.repeat(width).to(rows.device), out=rows)
     return rows.view(count, height, width, 3).permute(0, 3, 1, 2)
 
 
 @cache
-def _shift_and_scale(how: Preprocessing) -> tuple[Tensor, Tensor]:
-    mean, std = torch.tensor(how.mean), torch.tensor(how.std)
+def _shift_and_scale(preprocessing: Preprocessing) -> tuple[Tensor, Tensor]:
+    mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
     return -mean / std, 1 / (255 * std)

@@ -1,13 +1,13 @@
 """AaD: Attracting and Dispersing: A Simple Approach for Source-free Domain Adaptation.
 Yang et al., 2022, https://arxiv.org/abs/2205.04183
 
-Each picture's prediction is drawn to those of its nearest neighbours and pushed from those of all others in the batch,
+Each image's prediction is drawn to those of its nearest neighbours and pushed from those of all others in the batch,
 the less so the longer the training lasts. All parts of the network are trained. A bank of unit features and
-predictions of all training pictures is filled at each epoch's start (`bank = "epoch"`) or once (`"persistent"`, the
+predictions of all training images is filled at each epoch's start (`bank = "epoch"`) or once (`"persistent"`, the
 original), and refreshed with every batch; a persistent one is kept between epochs.
 
 Where we depart: the authors' code of the CoSDA study leaves the bank as it is within an epoch (`"epoch-static"`);
-a picture is kept from being its own neighbour by its index and not by taking the first hit away; the attraction is
+an image is kept from being its own neighbour by its index and not by taking the first hit away; the attraction is
 written as the dot product that the original's `kl_div(p, S)` has as its gradient.
 """
 
@@ -31,7 +31,7 @@ class AaD(NeighbourMethod):
     variants: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "authors": {"bank": "epoch-static"}}
 
     # K is that of the study's Office-31, α and γ are those of all its benchmarks.
-    neighbours: int = setting(3, "nearest pictures whose predictions a picture learns", low=1, symbol="K")
+    neighbours: int = setting(3, "nearest images whose predictions an image learns", low=1, symbol="K")
     dispersion: float = setting(0.4, "weight of the dispersion at the start; it sums over the batch", low=0, symbol="α")
     decay: float = setting(0.96, "factor of the dispersion after each epoch", low=0, high=1, symbol="γ")
     decay_power: float | None = setting(
@@ -65,5 +65,5 @@ class AaD(NeighbourMethod):
         """λ = α·γ^e, or the original's α·(1 + 10t/T)^-β."""
         if self.decay_power is None:
             return self.dispersion * self.decay**self.progress.epoch
-        done = self.progress.epoch + max(0, self.labelled - 1) / self.pictures.steps
+        done = self.progress.epoch + max(0, self.labelled - 1) / self.loader.steps
         return self.dispersion * float((1 + 10 * done / self.progress.epochs) ** -self.decay_power)

@@ -1,6 +1,6 @@
 """The contract of a method. A method is a dataclass whose fields are its settings; `step` is all it must have.
 
-The runner (`run/adapt.py`) adds the terms that `step` returns, does backward and the optimiser's step, and records
+The runner (`run/train.py`) adds the terms that `step` returns, does backward and the optimiser's step, and records
 the mean of each term, so no method contains a loop or a `backward()`.
 """
 
@@ -43,12 +43,12 @@ class Progress:
         return cosine(start, end, self.epoch, self.epochs)
 
 
-class Pictures(Protocol):
-    """The unlabelled training pictures of a target domain, as a method may ask for them between epochs."""
+class Images(Protocol):
+    """The unlabelled training images of a target domain, as a method may ask for them between epochs."""
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """How the pictures became the network's input, for methods that change pictures and not tensors."""
+        """How the images became the network's input, for methods that change images and not tensors."""
         ...
 
     def __len__(self) -> int: ...
@@ -59,7 +59,7 @@ class Pictures(Protocol):
         ...
 
     def sweep(self, view: str = "test") -> Iterator[Batch]:
-        """All pictures once, in order of their index."""
+        """All images once, in order of their index."""
         ...
 
 
@@ -88,7 +88,7 @@ class Method:
     """Adapts a student to one target domain after another."""
 
     title: ClassVar[str] = ""
-    views: ClassVar[tuple[str, ...]] = ("weak",)  # the pictures it wants; the first is `batch.images`
+    views: ClassVar[tuple[str, ...]] = ("weak",)  # the images it wants; the first is `batch.images`
     # Named sets of settings, the first is the default: what the paper says, and what its authors' code does. A
     # benchmark's preset may add to each.
     variants: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "authors": {}}
@@ -117,10 +117,10 @@ class Method:
         """What the source model learns from a labelled batch, before there is any target."""
         return {"cross_entropy": losses.label_smoothing(network(images).logits, labels, smoothing)}
 
-    def setup(self, student: Network, pictures: Pictures) -> None:
+    def setup(self, student: Network, loader: Images) -> None:
         """A new target domain begins."""
         self.student = student
-        self.pictures = pictures
+        self.loader = loader
 
     def parameters(self) -> list[Group]:
         """What is trained, with relative learning rates; everything unless a method says otherwise."""

@@ -1,6 +1,6 @@
 """BatchNorm re-estimation: replace the statistics by those of the target domain; weights stay as they are.
 
-The second yardstick: what a change of statistics alone gains on the target and loses on earlier domains (as in
+The second baseline: what a change of statistics alone gains on the target and loses on earlier domains (as in
 Li et al., "Revisiting Batch Normalization for Practical Domain Adaptation", https://arxiv.org/abs/1603.04779).
 It keeps nothing between epochs. A network without BatchNorm is left as it is.
 """

@@ -1,7 +1,7 @@
 """CoSDA with another method's labels: Feng et al., 2023, https://arxiv.org/abs/2304.06627, "CoSDA+NRC", "CoSDA+AaD".
 
 The paper says that a bank of neighbours refines the teacher's inference before the student learns it, and no more.
-`variant="paper"` does that: the teacher fills a bank at each epoch's start, a picture's label is the mean of its
+`variant="paper"` does that: the teacher fills a bank at each epoch's start, an image's label is the mean of its
 neighbours' predictions, sharpened as CoSDA sharpens the teacher's, and mixing, consistency and mutual information are
 CoSDA's; of AaD the dispersion stays (NRC's diversity is half of the mutual information already).
 `variant="authors"` is their code: the student fills the bank and refreshes it with each clean batch, the other method's
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast, get_type_hints
 
-from cosda.methods.base import Objective, Pictures, Progress
+from cosda.methods.base import Images, Objective, Progress
 from cosda.methods.cosda import SLOW_STATISTICS, CoSDA
 from cosda.methods.neighbours import NeighbourMethod
 from cosda.models.network import Network
@@ -61,11 +61,11 @@ class Composition(CoSDA):
         "consistency", "learn the neighbours' labels as CoSDA learns the teacher's, or by the other method's losses"
     )
 
-    def setup(self, student: Network, pictures: Pictures) -> None:
+    def setup(self, student: Network, loader: Images) -> None:
         """Teacher, student, and the other method around the one of them that looks."""
-        super().setup(student, pictures)
+        super().setup(student, loader)
         self.base = self.base_class(**{key: getattr(self, key) for key in settings_of(self.base_class)})
-        self.base.setup(student if self.looks == "student" else self.pair.teacher, pictures)
+        self.base.setup(student if self.looks == "student" else self.pair.teacher, loader)
         self.objective = RefinedLabels(self.objective, self.base) if self.learn_by == "consistency" else self.base
 
     def begin_epoch(self, progress: Progress) -> None:
@@ -83,7 +83,7 @@ class Composition(CoSDA):
         self.base.load_state_dict(state["base"])
 
     def _look(self, batch: Batch) -> Output:
-        if self.bank_is_static:  # nobody needs to look at a picture whose row stays
+        if self.bank_is_static:  # nobody needs to look at an image whose row stays
             assert self.base.memory is not None
             return self.base.memory.recall(batch.index)
         return self.student(batch.images) if self.looks == "student" else super()._look(batch)

@@ -1,15 +1,16 @@
 """CoSDA: Continual Source-Free Domain Adaptation. Feng et al., 2023, https://arxiv.org/abs/2304.06627
 
-A slow teacher labels the new domain; a fast student learns these labels on mixed-up pictures, with a term that
-keeps its predictions sure and diverse; once per epoch the teacher takes in the student, weights and BatchNorm
+A slow teacher labels the new domain; a fast student learns these labels on mixed-up images, with a term that
+keeps its predictions confident and diverse; once per epoch the teacher takes in the student, weights and BatchNorm
 statistics, slowly. The teacher is the model that is measured and handed to the next domain. Between epochs it
 keeps the teacher; the student goes on (Algorithm 1) or restarts from the teacher (the authors' code).
 
 Where we depart from the printed paper: the mutual-information loss has the sign that maximises information (the
 paper's maximises its opposite, its code does not); momentum starts at 0.90 as its text says (its formula at 0.89);
-a batch without a confident picture has no consistency term (in the authors' code its loss is 0/0).
-`variant="paper"` is Algorithm 1 so mended; `variant="authors"` adds what only their code does; `variant="default"` is
-Algorithm 1 with two things of that code that cost nothing: the gate, and statistics slower than the weights.
+a batch without a confident image has no consistency term (in the authors' code its loss is 0/0).
+`variant="paper"` is Algorithm 1 with these corrections; `variant="authors"` adds what only their code does;
+`variant="default"` is Algorithm 1 with two things of that code that cost nothing: the gate, and statistics slower than
+the weights.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Objective, Pictures, Progress
+from cosda.methods.base import Images, Objective, Progress
 from cosda.methods.dual_speed import DualSpeedMethod
 from cosda.models.network import Network
 from cosda.parts.dual_speed import batch_statistics
@@ -78,23 +79,23 @@ class CoSDA(DualSpeedMethod):
 
     temperature: float = setting(0.07, "sharpness of the teacher's labels", low=1e-6, symbol="τ")
     mixup_beta: float = setting(2.0, "mixup shares come from Beta(a, a); 0 mixes nothing", low=0, symbol="a")
-    fold: bool = setting(False, "use max(λ, 1-λ), so that a picture keeps the larger share")
+    fold: bool = setting(False, "use max(λ, 1-λ), so that an image keeps the larger share")
     consistency: float = setting(1.0, "weight of the consistency loss", low=0)
     information: float = setting(1.0, "weight of the mutual-information loss", low=0, symbol="α")
     information_on: Literal["mixed", "clean"] = setting(
         "mixed", "batch of the mutual-information loss; 'clean' costs a second pass of the student"
     )
     gate: tuple[float, float] = setting(
-        (0.0, 0.0), "learn only pictures whose teacher confidence exceeds this; from first to last epoch",
+        (0.0, 0.0), "learn only images whose teacher confidence exceeds this; from first to last epoch",
         low=0, high=1, symbol="κ",
     )  # fmt: skip
     teacher_statistics: Literal["batch", "global"] = setting(
         "batch", "BatchNorm statistics with which the teacher labels"
     )
 
-    def setup(self, student: Network, pictures: Pictures) -> None:
+    def setup(self, student: Network, loader: Images) -> None:
         """The teacher labels, unless a composition says otherwise."""
-        super().setup(student, pictures)
+        super().setup(student, loader)
         self.objective: Objective = TeacherLabels(self.temperature, self.consistency, self.gate)
 
     def begin_epoch(self, progress: Progress) -> None:

@@ -11,8 +11,8 @@ the student once an epoch as in CoSDA, the student restarts from it, labels are 
 
 Where we depart from the study's code: the weights that are restored, and the confidence that decides on augmenting,
 are the true source model's (there: of the last stage's model, and the teacher's); the classifier is restored like
-all else (there the weight-normed one never is); pictures are augmented as pictures (there after normalisation, where
-gamma clips away all that is darker than the mean); a batch without a confident picture costs nothing (there 0/0).
+all else (there the weight-normed one never is); images are augmented as images (there after normalisation, where
+gamma clips away all that is darker than the mean); a batch without a confident image costs nothing (there 0/0).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Pictures, Progress, module_state
+from cosda.methods.base import Images, Progress, module_state
 from cosda.methods.dual_speed import DualSpeedMethod
 from cosda.models.network import Network, freeze
 from cosda.parts.augment import Augmentation, lend, normal_like
@@ -57,7 +57,7 @@ class CoTTA(DualSpeedMethod):
     augmentations: int = setting(32, "augmented views over which the teacher's logits are averaged; 0 is none", low=0)
     ap: float = setting(0.92, "augment where a batch's mean confidence is below this", low=0, high=1)
     confidence_of: Literal["source", "teacher"] = setting("source", "whose confidence decides on augmenting")
-    per_picture: bool = setting(False, "each picture draws its own augmentation, not one for the batch")
+    per_image: bool = setting(False, "each image draws its own augmentation, not one for the batch")
     feature_noise: float = setting(0.0, "feature vectors: deviation of the noise that stands for augmentation", low=0)
     restore: float = setting(0.01, "share of weights that go back to the source after each update", low=0, high=1)
     anchor: Literal["source", "stage"] = setting("source", "restore to the source, or to the stage's first model")
@@ -71,15 +71,15 @@ class CoTTA(DualSpeedMethod):
         (0.95, 0.99), "the same for BatchNorm statistics; 'none' takes that of the weights", low=0, high=1
     )
 
-    def setup(self, student: Network, pictures: Pictures) -> None:
+    def setup(self, student: Network, loader: Images) -> None:
         """The first model ever seen is the source."""
-        super().setup(student, pictures)
+        super().setup(student, loader)
         source: Network | None = getattr(self, "source", None)
         if source is None or self.anchor == "stage":
             source = copy.deepcopy(student)
             freeze(source).eval()
         self.source = source
-        self.augment = Augmentation(per_picture=self.per_picture)
+        self.augment = Augmentation(per_image=self.per_image)
 
     def begin_epoch(self, progress: Progress) -> None:
         """The confidence that a label needs in this epoch."""
@@ -131,7 +131,7 @@ class CoTTA(DualSpeedMethod):
     def _augmented(self, images: Tensor) -> Tensor:
         rng = self.progress.rng
         if images.dim() == 4:
-            return self.augment(images, self.pictures.preprocessing, rng)
+            return self.augment(images, self.loader.preprocessing, rng)
         return images + self.feature_noise * normal_like(images, rng)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cosda.methods.base import Method, Pictures, module_state
+from cosda.methods.base import Images, Method, module_state
 from cosda.models.network import Network
 from cosda.parts.dual_speed import DualSpeed
 from cosda.settings import setting
@@ -34,9 +34,9 @@ class DualSpeedMethod(Method):
     )
     restart: bool = setting(False, "the student restarts from the teacher after each epoch")
 
-    def setup(self, student: Network, pictures: Pictures) -> None:
+    def setup(self, student: Network, loader: Images) -> None:
         """Teacher and student start from the model carried so far."""
-        super().setup(student, pictures)
+        super().setup(student, loader)
         self.pair = DualSpeed(student)
 
     def after_update(self) -> None:

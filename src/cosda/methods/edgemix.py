@@ -1,9 +1,9 @@
 """EdgeMix: Balancing Discriminability and Transferability for Source-Free Domain Adaptation.
 Kundu et al., ICML 2022, https://arxiv.org/abs/2206.08009
 
-Edges of a picture look much the same in every domain, its colours and textures do not. So every training picture
-becomes nine parts picture and one part its own edges, which leaves less of the domain in it; in the last two epochs,
-and always at test time, pictures are clean. This belongs to the data and not to a method: `--set adapt.edgemix=0.9`
+Edges of an image look much the same in every domain, its colours and textures do not. So every training image
+becomes nine parts image and one part its own edges, which leaves less of the domain in it; in the last two epochs,
+and always at test time, images are clean. This belongs to the data and not to a method: `--set adapt.edgemix=0.9`
 does it with any method, `--set source.edgemix=0.9` in source training, and this file is only the study's row, which is
 NRC with it. It keeps what NRC keeps.
 
@@ -22,7 +22,7 @@ from cosda.methods.nrc import NRC
 
 @dataclass
 class EdgeMix(NRC):
-    """NRC on pictures that are mixed with their edges."""
+    """NRC on images that are mixed with their edges."""
 
-    title: ClassVar[str] = "NRC on pictures mixed with their edges"
+    title: ClassVar[str] = "NRC on images mixed with their edges"
     preset: ClassVar[dict[str, dict[str, Any]]] = {"adapt": {"edgemix": 0.9}}

@@ -1,10 +1,10 @@
 """G-SFDA: Generalized Source-free Domain Adaptation. Yang et al., ICCV 2021, https://arxiv.org/abs/2108.01614
 
 Each domain sees the features through a mask of its own, random and almost binary (sparse domain attention). The source
-model learns its labels through all masks. On a target, a picture's prediction is drawn to those of its nearest
-neighbours in a bank (local structure clustering) while the mean prediction stays even; what the masks of other domains
-let through is protected: these rows of the bottleneck and columns of the classifier's direction do not move. Between
-epochs it keeps the bank, which is built once for each target. To predict, one must know a picture's domain.
+model learns its labels through all masks. On a target, an image's prediction is drawn to those of its nearest
+neighbours in a bank (local structure clustering) while the mean prediction stays diverse; what the masks of other
+domains let through is protected: these rows of the bottleneck and columns of the classifier's direction do not move.
+Between epochs it keeps the bank, which is built once for each target. To predict, one must know an image's domain.
 
 Where we depart: every head sees feature ⊙ its own mask (in the two-domain code of both repositories the target's head
 sees source mask ⊙ target mask, so half of it is never supervised). The *update* is gated, so weight decay and momentum
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Group, Method, Pictures, Progress, trained
+from cosda.methods.base import Group, Images, Method, Progress, trained
 from cosda.models.masks import SCALE, MaskedNetwork, add_masks
 from cosda.models.network import Network, batch_norms
 from cosda.parts.bank import Bank, nearest
@@ -46,10 +46,10 @@ class GSFDA(Method):
     source_settings: ClassVar[tuple[str, ...]] = ("scale", "sparsity")
 
     encoder_rate: float = setting(0.1, "learning rate of the encoder relative to the head's", low=0, high=1)
-    neighbours: int = setting(2, "neighbours whose predictions a picture follows", low=1, symbol="k")
-    diversity: float = setting(1.0, "weight of the even mean prediction", low=0, symbol="λ_gen")
+    neighbours: int = setting(2, "neighbours whose predictions an image follows", low=1, symbol="k")
+    diversity: float = setting(1.0, "weight of the diversity of the mean prediction", low=0, symbol="λ_gen")
     exclude: Literal["batch", "own", "none"] = setting(
-        "batch", "rows of the bank that are no neighbours: the batch's, the picture's own, or none"
+        "batch", "rows of the bank that are no neighbours: the batch's, the image's own, or none"
     )
     protect: Literal["all", "past"] = setting("all", "protect the masks of all other domains, or of earlier ones only")
     protect_classifier: bool = setting(False, "also hold the classifier's magnitude and bias, which have no channels")
@@ -59,7 +59,7 @@ class GSFDA(Method):
     sparsity: float = setting(0.75, "weight of the masks' mean in source training", low=0, symbol="κ")
 
     def source_network(self, network: Network, width: int, domains: Sequence[str]) -> Network:
-        """A mask for each domain of the chain; those of the targets are learnt with the source's pictures too."""
+        """A mask for each domain of the chain; those of the targets are learnt with the source's images too."""
         return add_masks(network, width, domains, self.scale)
 
     def source_losses(self, network: Network, images: Tensor, labels: Tensor, smoothing: float) -> Losses:
@@ -69,9 +69,9 @@ class GSFDA(Method):
         heads = [losses.label_smoothing(head.logits, labels, smoothing) for head in network.heads(images)]
         return {"cross_entropy": torch.stack(heads).sum(), "sparsity": self.sparsity * network.masks().mean()}
 
-    def setup(self, student: Network, pictures: Pictures) -> None:
+    def setup(self, student: Network, loader: Images) -> None:
         """What the masks of other domains protect is fixed for the whole stage; a network without masks has none."""
-        super().setup(student, pictures)
+        super().setup(student, loader)
         self.bank: Bank | None = None
         self.gates: list[tuple[nn.Parameter, Tensor]] = []
         affine = {id(p) for norm in batch_norms(student.encoder) for p in norm.parameters()}
@@ -89,7 +89,7 @@ class GSFDA(Method):
         """The bank is built once, from the model that the stage began with."""
         super().begin_epoch(progress)
         if self.bank is None:
-            self.bank = Bank.build(self.student, self.pictures, "weak")
+            self.bank = Bank.build(self.student, self.loader, "weak")
 
     def step(self, batch: Batch) -> Losses:
         """-mean_i Σ_j log⟨p_i, S_j⟩ over neighbours j in the bank, and λ_gen Σ p̄ log p̄."""
@@ -100,7 +100,7 @@ class GSFDA(Method):
         p = output.logits.softmax(dim=1)
         return {
             "neighbours": losses.local_structure(p, scores),
-            "diversity": self.diversity * losses.evenness(p),
+            "diversity": self.diversity * losses.negative_diversity(p),
         }
 
     def before_update(self) -> None:

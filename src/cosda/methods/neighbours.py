@@ -1,7 +1,7 @@
 """What NRC and AaD share: a bank of the target's features and predictions, and a step that learns from neighbours.
 
 Each is a method of its own and an objective that CoSDA can take (see composition.py): `label` looks neighbours up in
-the bank, `losses` is what the student pays. The bank is filled by an eval-mode pass over the training pictures.
+the bank, `losses` is what the student pays. The bank is filled by an eval-mode pass over the training images.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from cosda.methods.base import Method, Pictures, Progress
+from cosda.methods.base import Images, Method, Progress
 from cosda.models.network import Network
 from cosda.parts.bank import Bank
 from cosda.settings import setting
@@ -21,25 +21,25 @@ from cosda.types import Batch, Losses, Output, Target
 
 @dataclass
 class NeighbourMethod(Method):
-    """A method whose labels are the predictions of near pictures."""
+    """A method whose labels are the predictions of near images."""
 
     with_cosda: ClassVar[dict[str, Any]] = {}  # what the authors' code of its composition with CoSDA sets
 
-    neighbours: int = setting(4, "nearest pictures whose predictions a picture learns", low=1, symbol="K")
+    neighbours: int = setting(4, "nearest images whose predictions an image learns", low=1, symbol="K")
     neighbours_later: int | None = setting(None, "the same after half of the epochs; 'none' keeps it", low=1)
     bank: Literal["epoch", "persistent", "epoch-static"] = setting(
         "epoch", "filled at each epoch's start, or once for a target; 'static' rows stay as they are within the epoch"
     )
-    bank_keep: float = setting(0.0, "share of a bank row that stays when its picture is seen again", low=0, high=1)
+    bank_keep: float = setting(0.0, "share of a bank row that stays when its image is seen again", low=0, high=1)
     bank_precision: Literal["float32", "half"] = setting("float32", "numbers of the bank; 'half' halves its memory")
     search: Literal["torch", "faiss", "auto"] = setting(
         "torch", "what finds neighbours; 'auto' takes faiss for large banks if it is installed"
     )
     search_megabytes: int = setting(64, "memory that a search by torch may take beside the bank", low=1)
 
-    def setup(self, student: Network, pictures: Pictures) -> None:
+    def setup(self, student: Network, loader: Images) -> None:
         """A new target has no bank yet."""
-        super().setup(student, pictures)
+        super().setup(student, loader)
         self.memory: Bank | None = None
 
     def begin_epoch(self, progress: Progress) -> None:
@@ -47,7 +47,7 @@ class NeighbourMethod(Method):
         super().begin_epoch(progress)
         if self.memory is None or self.bank != "persistent":
             dtype = torch.half if self.bank_precision == "half" else torch.float32
-            self.memory = Bank.build(self.student, self.pictures, dtype=dtype)
+            self.memory = Bank.build(self.student, self.loader, dtype=dtype)
         self.memory.backend, self.memory.block_bytes = self.search, self.search_megabytes * 2**20
 
     def step(self, batch: Batch) -> Losses:

@@ -1,12 +1,13 @@
 """SHOT: Do We Really Need to Access the Source Data? Source Hypothesis Transfer for Unsupervised Domain Adaptation.
 Liang, Hu, Feng, 2020, https://arxiv.org/abs/2002.08546
 
-The classifier stays as it was trained; encoder and bottleneck learn to give it features on which it is sure and whose
-classes are even. Once an epoch every picture is labelled by the nearest of the target's own class centroids, and these
-labels are learnt too. Between epochs it keeps nothing but the student: labels are made anew at each epoch's beginning.
+The classifier stays as it was trained; encoder and bottleneck learn to give it features on which it is confident and
+whose classes are diverse. Once an epoch every image is labelled by the nearest of the target's own class centroids, and
+these labels are learnt too. Between epochs it keeps nothing but the student: labels are made anew at each epoch's
+beginning.
 
 Where we depart from the code of CoSDA's authors: it stores labels in the order of a shuffled loader and looks them up
-by index, so that they are random; here they belong to the picture. It labels training views (`variant="authors"`), the
+by index, so that they are random; here they belong to the image. It labels training views (`variant="authors"`), the
 original test views. In the original a class that is left without members in the second round has a distance that is
 not a number; here such a class is no label.
 """
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 
 from cosda import losses
 from cosda.methods.base import Group, Method, Progress, trained
-from cosda.parts.prototypes import label_pictures
+from cosda.parts.prototypes import label_images
 from cosda.settings import setting
 from cosda.types import Batch, Losses, Output
 
@@ -30,7 +31,7 @@ from cosda.types import Batch, Losses, Output
 class SHOT(Method):
     """Information maximisation and centroid labels under a frozen classifier."""
 
-    title: ClassVar[str] = "frozen classifier, sure and even predictions, centroid labels"
+    title: ClassVar[str] = "frozen classifier, confident and diverse predictions, centroid labels"
     variants: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "authors": {"label_view": "weak"}}
     preset: ClassVar[dict[str, dict[str, Any]]] = {"adapt": {"lr": 1e-2, "lr_end": 2e-3}}  # CoSDA's Appendix B
 
@@ -38,20 +39,20 @@ class SHOT(Method):
     label_weight: float = setting(0.3, "weight of the cross-entropy with the centroid labels", low=0, symbol="β")
     information: float = setting(1.0, "weight of the information-maximisation loss", low=0)
     first_epoch_labels: bool = setting(True, "learn centroid labels in the first epoch too")
-    threshold: int = setting(0, "a class is a label if more than so many pictures are predicted to be of it", low=0)
-    label_view: Literal["test", "weak"] = setting("test", "view of the pictures that are labelled")
+    threshold: int = setting(0, "a class is a label if more than so many images are predicted to be of it", low=0)
+    label_view: Literal["test", "weak"] = setting("test", "view of the images that are labelled")
 
     def parameters(self) -> list[Group]:
         """Encoder and bottleneck; the classifier is the source's hypothesis."""
         return trained(self.student, {"encoder": self.encoder_rate, "classifier": 0})
 
     def begin_epoch(self, progress: Progress) -> None:
-        """Label all pictures, where the labels are learnt."""
+        """Label all images, where the labels are learnt."""
         super().begin_epoch(progress)
         self.student.classifier.eval()
-        self.labels: Tensor | None = None  # (N,) by the picture's index
+        self.labels: Tensor | None = None  # (N,) by the image's index
         if self.label_weight and (self.first_epoch_labels or progress.epoch > 0):
-            self.labels = label_pictures(self.student, self.pictures, self.threshold, view=self.label_view)
+            self.labels = label_images(self.student, self.loader, self.threshold, view=self.label_view)
 
     def step(self, batch: Batch) -> Losses:
         """L = β·CE(z, ŷ) + mean entropy of p - entropy of the mean."""

@@ -1,15 +1,15 @@
 """SHOT++: Source Data-absent Unsupervised Domain Adaptation through Hypothesis Transfer and Labeling Transfer.
 Liang, Hu, Wang, He, Feng, 2021, https://arxiv.org/abs/2012.07297
 
-SHOT with a second task: tell by how many quarter turns a picture was rotated, from its features before and after. The
+SHOT with a second task: tell by how many quarter turns an image was rotated, from its features before and after. The
 head for it is trained on the carried model, anew for each target, and then goes on learning with the student. Beyond
-the student it keeps this head and, in the optional last part, which pictures are labelled. That part (`mixmatch`) is
-in the original and not in CoSDA's study: the surest pictures become labelled ones, and a student with a new classifier
+the student it keeps this head and, in the optional last part, which images are labelled. That part (`mixmatch`) is
+in the original and not in CoSDA's study: the surest images become labelled ones, and a student with a new classifier
 learns from them and from the others as in MixMatch. Feature vectors cannot be rotated; on them it equals SHOT.
 
 Where we depart from the code of both: the best head is a copy, theirs goes on changing and is the last; f(x) is taken
 from the pass that SHOT makes anyway. MixMatch takes the last epochs of one training, with labelled and unlabelled
-pictures as they come in a batch, not as many of each; its ramp rises once an epoch; all rows pass the network at once.
+images as they come in a batch, not as many of each; its ramp rises once an epoch; all rows pass the network at once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from torch import Tensor, nn
 
 from cosda import losses
 from cosda.errors import CosdaError
-from cosda.methods.base import Group, Pictures, Progress, module_state, trained
+from cosda.methods.base import Group, Images, Progress, module_state, trained
 from cosda.methods.shot import SHOT
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
-from cosda.parts.mixmatch import UNKNOWN, guess, mix, renew, sure_labels
+from cosda.parts.mixmatch import UNKNOWN, confident_labels, guess, mix, renew
 from cosda.parts.prototypes import see_all
 from cosda.parts.rotation import draw_turns, new_head, rotate, rotation_loss, train_head
 from cosda.settings import setting
@@ -48,24 +48,24 @@ class SHOTPlus(SHOT):
     rotation_epochs: int = setting(15, "epochs in which the rotation head is made ready", low=0)
     rotation_rate: float = setting(1e-2, "learning rate of the rotation head while it is made ready", low=0)
     rotation_weight_norm: bool = setting(False, "a weight-normed rotation head")
-    mixmatch: bool = setting(False, "end with the original's MixMatch on the pictures that are predicted surely")
+    mixmatch: bool = setting(False, "end with the original's MixMatch on the images that are predicted surely")
     mixmatch_epochs: int = setting(10, "how many of the epochs, the last ones, are MixMatch's", low=1)
     mixmatch_temperature: float = setting(0.5, "sharpness of guessed labels", low=1e-6, symbol="T")
     mixmatch_beta: float = setting(0.75, "mixing shares come from Beta(a, a), folded", low=0, symbol="a")
-    mixmatch_weight: float = setting(100.0, "weight of unlabelled pictures at the end of the ramp", low=0)
+    mixmatch_weight: float = setting(100.0, "weight of unlabelled images at the end of the ramp", low=0)
 
     @property
     def views(self) -> tuple[str, ...]:  # type: ignore[override]
         """MixMatch guesses labels from two views."""
         return ("weak", "weak") if self.mixmatch else ("weak",)
 
-    def setup(self, student: Network, pictures: Pictures) -> None:
+    def setup(self, student: Network, loader: Images) -> None:
         """A new head for the new target; it is trained when the first epoch begins, unless a resume brings it."""
-        super().setup(student, pictures)
-        self.known: Tensor | None = None  # (N,) MixMatch's labels by the picture's index
+        super().setup(student, loader)
+        self.known: Tensor | None = None  # (N,) MixMatch's labels by the image's index
         self.head: nn.Module | None = None
         self.head_ready = False
-        images = next(iter(pictures.sweep("weak"))).images
+        images = next(iter(loader.sweep("weak"))).images
         if self.rotation and images.dim() == 4:
             with evaluating(student) as fast:
                 width = fast(images[:1]).features.shape[1]
@@ -77,7 +77,7 @@ class SHOTPlus(SHOT):
         return groups + ([Group("rotation", list(self.head.parameters()), 1.0)] if self.head else [])
 
     def begin_epoch(self, progress: Progress) -> None:
-        """Make the head ready once; split the pictures and renew the classifier where MixMatch begins."""
+        """Make the head ready once; split the images and renew the classifier where MixMatch begins."""
         self.done = progress.epoch - (progress.epochs - self.mixmatch_epochs)  # epochs of MixMatch before this one
         if self.mixmatch and self.done >= progress.epoch:
             raise CosdaError(
@@ -86,15 +86,13 @@ class SHOTPlus(SHOT):
         if not self.mixmatch or self.done < 0:
             super().begin_epoch(progress)
             if self.head is not None and not self.head_ready:
-                train_head(
-                    self.head, self.student, self.pictures, self.rotation_epochs, self.rotation_rate, progress.rng
-                )
+                train_head(self.head, self.student, self.loader, self.rotation_epochs, self.rotation_rate, progress.rng)
                 self.head_ready = True
             return
         self.progress = progress
         self.student.train()
         if self.known is None:
-            self.known = sure_labels(see_all(self.student, self.pictures).logits)
+            self.known = confident_labels(see_all(self.student, self.loader).logits)
             renew(self.student.classifier, progress.rng)
 
     def step(self, batch: Batch) -> Losses:

@@ -1,4 +1,4 @@
-"""Source only: no adaptation at all. The yardstick that says what a method gains, and the forgetting of 0."""
+"""Source only: no adaptation at all. The baseline that says what a method gains, and the forgetting of 0."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class Source(Method):
         return []
 
     def step(self, batch: Batch) -> Losses:
-        """Nothing to learn from any picture."""
+        """Nothing to learn from any image."""
         return {}

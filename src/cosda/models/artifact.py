@@ -25,13 +25,13 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from cosda import distributed
+from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.models.base import Preprocessing
-from cosda.models.encoders import Architecture
+from cosda.models.architecture import Architecture
+from cosda.models.encoders.base import Preprocessing
+from cosda.models.encoders.weights import first_line
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
-from cosda.models.weights import first_line
 
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
@@ -67,7 +67,7 @@ class Model:
         processes that hold the model together, the first one writes.
         """
         path = Path(path).resolve()  # behind a link, it is the folder that is replaced
-        if not distributed.leads():
+        if not collectives.is_main():
             return path
         _check_free(path, overwrite)
         weights = self._weights()

@@ -37,7 +37,7 @@ class Masks(nn.Module):
 class MaskedNetwork(Network):
     """A network that sees each domain through a mask of its own.
 
-    ``domain`` is the one whose pictures it is given. `for_domain` makes another such object around the same parts, so
+    ``domain`` is the one whose images it is given. `for_domain` makes another such object around the same parts, so
     nothing has to be switched and switched back.
     """
 
@@ -54,7 +54,7 @@ class MaskedNetwork(Network):
         known = ", ".join(self.domains)
         if self.domain is None:
             raise CosdaError(
-                "this model has a mask for each domain, so it must be told which domain the pictures are from: "
+                "this model has a mask for each domain, so it must be told which domain the images are from: "
                 f"--domain NAME (in Python domain='NAME'). Known: {known}."
             )
         if self.domain not in self.domains:
@@ -76,7 +76,7 @@ class MaskedNetwork(Network):
         return gathered([Output(one, self.classifier(one)) for one in masked], len(images))
 
     def for_domain(self, domain: str | None) -> MaskedNetwork:
-        """The same network (shared, not copied) for the pictures of one domain; unknown ones are an error."""
+        """The same network (shared, not copied) for the images of one domain; unknown ones are an error."""
         seen = MaskedNetwork(self, self.masks, self.domains, domain)
         seen.training = self.training  # of this object alone: the parts are in use elsewhere
         assert seen.position >= 0

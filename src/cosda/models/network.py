@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-from cosda import distributed
-from cosda.models.arithmetic import Arithmetic
+from cosda.distributed import collectives
+from cosda.models.precision import Arithmetic
 from cosda.types import Output
 
 M = TypeVar("M", bound=nn.Module)
@@ -20,9 +20,9 @@ PARTS = ("encoder", "bottleneck", "classifier")
 
 
 class FeatureNorm(nn.BatchNorm1d):
-    """BatchNorm of feature vectors that falls back on its running statistics for a batch of one picture.
+    """BatchNorm of feature vectors that falls back on its running statistics for a batch of one image.
 
-    One picture has no variance; torch refuses it, although nothing but this layer stands in the way.
+    One image has no variance; torch refuses it, although nothing but this layer stands in the way.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class Network(nn.Module):
     def _own_features(self, images: Tensor) -> Tensor:
         """Features of the whole batch, or of this process's share where there are several; see `gathered`."""
         Network.passes += 1
-        own = images[distributed.share(len(images))]
+        own = images[collectives.share(len(images))]
         with self.arithmetic.autocast(images.device):
             features: Tensor = self.bottleneck(self.arithmetic.ready(self.encoder, own)(own))
         return features if self.arithmetic.dtype is None else features.float()
@@ -85,16 +85,16 @@ class Network(nn.Module):
         return other
 
     def for_domain(self, domain: str | None) -> Network:
-        """The network for pictures of one domain: itself, unless it has a mask for each (see `masks`)."""
+        """The network for images of one domain: itself, unless it has a mask for each (see `masks`)."""
         return self
 
 
 def gathered(outputs: Sequence[Output], count: int) -> list[Output]:
     """Outputs for a whole batch of ``count``, from those that each process has for its own rows; with gradient."""
-    if distributed.world() == 1:
+    if collectives.world() == 1:
         return list(outputs)
     parts = [part for output in outputs for part in output]  # they travel as one tensor
-    whole = torch.split(distributed.gather_rows(torch.cat(parts, dim=1), count), [part.shape[1] for part in parts], 1)
+    whole = torch.split(collectives.gather_rows(torch.cat(parts, dim=1), count), [part.shape[1] for part in parts], 1)
     return [Output(*pair) for pair in zip(whole[::2], whole[1::2], strict=True)]
 
 
@@ -103,7 +103,7 @@ def place(module: M, device: torch.device) -> M:
 
     Where several GPUs share each batch, BatchNorm layers exchange its statistics. Torch can do this on GPUs only.
     """
-    if device.type == "cuda" and distributed.world() > 1:
+    if device.type == "cuda" and collectives.world() > 1:
         share_statistics(module)
     return module.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from cosda.errors import CosdaError, nearest
+from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
-from cosda.models.base import IMAGENET, Encoder, Preprocessing
-from cosda.models.encoders import Architecture
+from cosda.models.encoders.base import IMAGENET, Encoder, Preprocessing
+from cosda.models.encoders.weights import first_line
 from cosda.models.network import Network
-from cosda.models.weights import first_line
 from cosda.types import Output
 
 
@@ -46,7 +46,7 @@ def wrap(
     ``example`` is a batch that the model takes, needed where that is not (B, 3, size, size).
     """
     if example is None:
-        if not preprocessing.of_pictures:
+        if not preprocessing.of_images:
             raise CosdaError("for a model of feature vectors, give wrap an example: a batch (B, d) it takes.")
         shape = (2, 3, preprocessing.size, preprocessing.size)
         example = torch.rand(shape, generator=torch.Generator().manual_seed(0))

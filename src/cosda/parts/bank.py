@@ -1,4 +1,4 @@
-"""A memory of the target domain: features and predictions of every training picture, and who is near whom.
+"""A memory of the target domain: features and predictions of every training image, and who is near whom.
 
 The search goes through the bank in blocks, so it needs one block of memory beside it, never queries × bank.
 """
@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cosda.errors import CosdaError
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
 from cosda.types import Batch, Output
 
 BLOCK_BYTES = 64 * 2**20  # smaller blocks make the products slower, larger ones no faster (benchmarks/neighbours.py)
-# Pictures from which "auto" takes faiss. On two cores its exact search is slower than this one at 150,000.
+# Images from which "auto" takes faiss. On two cores its exact search is slower than this one at 150,000.
 FAISS_FROM = 1_000_000
 GROUP = 32  # keys whose best is found first, see `_best`
 
@@ -29,18 +29,18 @@ Backend = Literal["torch", "faiss", "auto"]
 
 
 class Sweepable(Protocol):
-    """Pictures that can be gone through in order of their index."""
+    """Images that can be gone through in order of their index."""
 
     def __len__(self) -> int: ...
 
     def sweep(self, view: str = "test") -> Iterator[Batch]:
-        """All pictures once, in order of their index."""
+        """All images once, in order of their index."""
         ...
 
 
 @dataclass
 class Bank:
-    """Unit features (N, d) and class probabilities (N, C) by the picture's index."""
+    """Unit features (N, d) and class probabilities (N, C) by the image's index."""
 
     features: Tensor
     scores: Tensor
@@ -48,21 +48,19 @@ class Bank:
     block_bytes: int = BLOCK_BYTES
 
     @classmethod
-    def build(
-        cls, network: Network, pictures: Sweepable, view: str = "weak", dtype: torch.dtype = torch.float32
-    ) -> Bank:
+    def build(cls, network: Network, loader: Sweepable, view: str = "weak", dtype: torch.dtype = torch.float32) -> Bank:
         """One pass in eval mode; ``dtype`` half halves the memory."""
         bank: Bank | None = None
         with evaluating(network) as fast:
-            for batch in pictures.sweep(view):
+            for batch in loader.sweep(view):
                 output = fast(batch.images)
                 if bank is None:
                     with torch.inference_mode(False):  # tensors of inference mode cannot take part in training
-                        room = [part.new_empty((len(pictures), part.shape[1]), dtype=dtype) for part in output]
+                        room = [part.new_empty((len(loader), part.shape[1]), dtype=dtype) for part in output]
                     bank = cls(*room)
                 bank.update(batch.index, output)
         if bank is None:
-            raise CosdaError("there are no training pictures to remember.")
+            raise CosdaError("there are no training images to remember.")
         return bank
 
     @torch.no_grad()
@@ -77,18 +75,18 @@ class Bank:
         self.scores[index] = scores.to(self.scores.dtype)
 
     def recall(self, index: Tensor) -> Output:
-        """What was said of pictures when they were last seen; logits up to a constant."""
+        """What was said of images when they were last seen; logits up to a constant."""
         return Output(self.features[index].float(), self.scores[index].float().log())
 
     def neighbours(self, index: Tensor, count: int) -> Tensor:
-        """The ``count`` nearest others (…, count) of pictures in the bank (…); fewer where the bank has fewer."""
+        """The ``count`` nearest others (…, count) of images in the bank (…); fewer where the bank has fewer."""
         # Neighbours share neighbours: search for each one once.
-        pictures, where = torch.unique(index, return_inverse=True)
+        loader, where = torch.unique(index, return_inverse=True)
         found = nearest(
-            self.features[pictures],
+            self.features[loader],
             self.features,
             count,
-            own=pictures,
+            own=loader,
             block_bytes=self.block_bytes,
             backend=self.backend,
         )
@@ -123,7 +121,7 @@ def nearest(
         return torch.empty((len(queries), count), dtype=torch.long, device=queries.device)
     if _wants_faiss(backend, keys):
         return _by_faiss(queries, keys, count, own)
-    # A row of a block: a likeness to each query, a share of the groups' maxima, and a float copy of a half key.
+    # A row of a block: a similarity to each query, a share of the groups' maxima, and a float copy of a half key.
     row = 4 * len(queries) * 9 // 8 + (0 if keys.dtype == torch.float32 else 4 * keys.shape[1])
     sorting = 32 * len(queries) * (count + 1) * GROUP  # what `_best` takes beside it
     rows = (block_bytes - sorting) // row // GROUP * GROUP
@@ -137,30 +135,30 @@ def nearest(
     place = torch.empty((len(queries), 0), dtype=torch.long, device=queries.device)
     for start in range(0, len(keys), rows):
         block = keys[start : start + rows].float()
-        likeness = torch.mm(block, queries.T, out=room[: len(block)])  # this way round the product is fastest
+        similarity = torch.mm(block, queries.T, out=room[: len(block)])  # this way round the product is fastest
         if own is not None:
             inside = ((own >= start) & (own < start + len(block))).nonzero()[:, 0]
-            likeness[own[inside] - start, inside] = -torch.inf
-        values, found = _best(likeness, count)
+            similarity[own[inside] - start, inside] = -torch.inf
+        values, found = _best(similarity, count)
         values, found = torch.cat([best, values], 1), torch.cat([place, found + start], 1)
         best, order = values.topk(min(count, values.shape[1]), dim=1)
         place = found.gather(1, order)
     return place
 
 
-def _best(likeness: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _best(similarity: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Values and positions (B, count) of the largest entries of each column of (N, B).
 
     The best ``count`` lie in the ``count`` groups whose maxima are largest, so only these are sorted.
     """
-    size, columns = likeness.shape
+    size, columns = similarity.shape
     whole = size - size % GROUP
-    maxima = likeness[:whole].view(-1, GROUP, columns).amax(dim=1).T  # (B, groups)
+    maxima = similarity[:whole].view(-1, GROUP, columns).amax(dim=1).T  # (B, groups)
     groups = maxima.topk(min(count, maxima.shape[1]), dim=1).indices
-    within = torch.arange(GROUP, device=likeness.device)
-    tail = torch.arange(whole, size, device=likeness.device).expand(columns, -1)
+    within = torch.arange(GROUP, device=similarity.device)
+    tail = torch.arange(whole, size, device=similarity.device).expand(columns, -1)
     places = torch.cat([(groups[:, :, None] * GROUP + within).flatten(1), tail], dim=1)
-    values, order = likeness.T.gather(1, places).topk(min(count, places.shape[1]), dim=1)
+    values, order = similarity.T.gather(1, places).topk(min(count, places.shape[1]), dim=1)
     return values, places.gather(1, order)
 
 
@@ -183,5 +181,5 @@ def _by_faiss(queries: Tensor, keys: Tensor, count: int, own: Tensor | None) -> 
     if own is None:
         return found
     drop = found == own[:, None]
-    drop[:, -1] |= ~drop.any(dim=1)  # so many duplicates that the picture itself is not among the hits
+    drop[:, -1] |= ~drop.any(dim=1)  # so many duplicates that the image itself is not among the hits
     return found[~drop].view(len(queries), count)

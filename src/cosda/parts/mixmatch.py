@@ -1,4 +1,4 @@
-"""MixMatch as SHOT++ uses it: sure predictions are labels. Berthelot et al., 2019, https://arxiv.org/abs/1905.02249"""
+"""MixMatch as SHOT++ uses it: confident predictions are labels. Berthelot et al., 2019, https://arxiv.org/abs/1905.02249"""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from cosda.losses import EPSILON
 from cosda.models.network import Network
 from cosda.parts.mixup import draw_mixing
 
-UNKNOWN = -1  # the label of a picture that has none
+UNKNOWN = -1  # the label of an image that has none
 
 
 class Mixed(NamedTuple):
-    """Mixed-up pictures and their soft labels; the first ``labelled`` rows come from labelled pictures."""
+    """Mixed-up images and their soft labels; the first ``labelled`` rows come from labelled images."""
 
     images: Tensor
     labels: Tensor
     labelled: int
 
 
-def sure_labels(logits: Tensor) -> Tensor:
-    """The predicted class (N,) of the surest pictures of each class, UNKNOWN for the others.
+def confident_labels(logits: Tensor) -> Tensor:
+    """The predicted class (N,) of the surest images of each class, UNKNOWN for the others.
 
-    ρ is the share of pictures whose entropy is below the mean; of each class the ⌊ρ·n_c⌋ surest become labelled, so
+    ρ is the share of images whose entropy is below the mean; of each class the ⌊ρ·n_c⌋ surest become labelled, so
     that an easy class does not take all the places.
     """
     p = F.softmax(logits, dim=1)
@@ -46,7 +46,7 @@ def sure_labels(logits: Tensor) -> Tensor:
 
 @torch.no_grad()
 def guess(student: Network, first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """Labels (U, C) for unlabelled pictures: the mean prediction for two views, to the power 1/T, at sum 1."""
+    """Labels (U, C) for unlabelled images: the mean prediction for two views, to the power 1/T, at sum 1."""
     if len(first) == 0:  # BatchNorm would refuse an empty batch
         return first.new_empty(0, int(student.classifier.out_features))  # type: ignore[arg-type]
     p: Tensor = student(torch.cat([first, second])).logits.softmax(dim=1)
@@ -56,9 +56,9 @@ def guess(student: Network, first: Tensor, second: Tensor, temperature: float) -
 
 
 def mix(views: tuple[Tensor, ...], labels: Tensor, guesses: Tensor, beta: float, rng: torch.Generator) -> Mixed:
-    """Labelled pictures and two views of the others, with labels (B,) or guesses (U, C), each mixed with any of them.
+    """Labelled images and two views of the others, with labels (B,) or guesses (U, C), each mixed with any of them.
 
-    All rows then pass the network as one batch. So BatchNorm sees labelled and unlabelled pictures together, which the
+    All rows then pass the network as one batch. So BatchNorm sees labelled and unlabelled images together, which the
     original reaches by interleaving three smaller batches.
     """
     known = labels != UNKNOWN

@@ -1,4 +1,4 @@
-"""Mixup of a batch with itself: one share for the whole batch, one random partner for each picture."""
+"""Mixup of a batch with itself: one share for the whole batch, one random partner for each image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Mixing(NamedTuple):
     partner: Tensor  # (B,)
 
     def images(self, images: Tensor) -> Tensor:
-        """λ·x + (1 - λ)·x[π]; the pictures themselves where λ is 1."""
+        """λ·x + (1 - λ)·x[π]; the images themselves where λ is 1."""
         return images if self.share == 1 else torch.lerp(images[self.partner], images, self.share)
 
 

@@ -1,6 +1,6 @@
 """SHOT's pseudo-labels: the nearest of class centroids that are made of the target's own features.
 
-Labels belong to pictures, so everything here is kept by the picture's index and never in the order in which pictures
+Labels belong to images, so everything here is kept by the image's index and never in the order in which images
 happened to come. (CoSDA's authors visit a shuffled loader and look labels up by index, which makes them random.)
 """
 
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
 from cosda.parts.bank import Sweepable
 from cosda.types import Output
 
 
-def see_all(network: Network, pictures: Sweepable, view: str = "test") -> Output:
-    """Features (N, d) and logits (N, C) of all pictures by their index, from one pass in eval mode."""
+def see_all(network: Network, loader: Sweepable, view: str = "test") -> Output:
+    """Features (N, d) and logits (N, C) of all images by their index, from one pass in eval mode."""
     features, logits, index = [], [], []
     with evaluating(network) as fast:
-        for batch in pictures.sweep(view):
+        for batch in loader.sweep(view):
             output = fast(batch.images)
             features.append(output.features)
             logits.append(output.logits)
@@ -35,15 +35,15 @@ def _by_index(rows: Tensor, index: Tensor) -> Tensor:
     return torch.empty_like(rows).index_copy_(0, index, rows)
 
 
-def label_pictures(
+def label_images(
     network: Network,
-    pictures: Sweepable,
+    loader: Sweepable,
     threshold: int = 0,
     admissible_from: Literal["first", "second"] = "second",
     view: str = "test",
 ) -> Tensor:
-    """Pseudo-labels (N,) of all pictures by their index."""
-    seen = see_all(network, pictures, view)
+    """Pseudo-labels (N,) of all images by their index."""
+    seen = see_all(network, loader, view)
     return centroid_labels(seen.features, seen.logits.softmax(dim=1), threshold, admissible_from)
 
 
@@ -57,7 +57,7 @@ def centroid_labels(
     """Labels (N,) from features (N, d) and probabilities (N, C) in two rounds of nearest centroids.
 
     φ_i = [f_i ; 1] at length 1. Round one: c_k = Σ_i p_ik φ_i / Σ_i p_ik, and the labels are the nearest c_k by cosine
-    among the admissible classes, those that more than ``threshold`` pictures are predicted to be. Round two: the same
+    among the admissible classes, those that more than ``threshold`` images are predicted to be. Round two: the same
     with one-hot labels for p, and the classes admissible by these labels (``second``) or still by the predictions
     (``first``, as DaC has it). A class that nobody belongs to has no centroid and is never a label.
     """
@@ -83,5 +83,5 @@ def _admissible(members: Tensor, threshold: int) -> Tensor:
 def _nearest(φ: Tensor, shares: Tensor, admissible: Tensor) -> Tensor:
     """The class (N,) of the most similar centroid."""
     centroids = (shares.T @ φ) / (1e-8 + shares.sum(dim=0))[:, None]
-    likeness = φ @ F.normalize(centroids).T
-    return likeness.masked_fill(~admissible, -torch.inf).argmax(dim=1)
+    similarity = φ @ F.normalize(centroids).T
+    return similarity.masked_fill(~admissible, -torch.inf).argmax(dim=1)

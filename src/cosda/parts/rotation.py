@@ -1,7 +1,7 @@
-"""By how many quarter turns was a picture rotated? A task without labels, and the small head that answers it.
+"""By how many quarter turns was an image rotated? A task without labels, and the small head that answers it.
 
 The head is made ready on the frozen model before adaptation begins, so it has a loop of its own: the runner's loop
-trains what a method adapts, while here the network only looks. As nothing but the head changes, each picture is seen
+trains what a method adapts, while here the network only looks. As nothing but the head changes, each image is seen
 once in each of its four directions, and all epochs of the head work on these features.
 """
 
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from cosda.errors import CosdaError
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
 from cosda.parts.bank import Sweepable
 from cosda.randomness import stream
@@ -24,10 +24,10 @@ BATCH, MOMENTUM, DECAY = 64, 0.9, 1e-3  # of the head's own training, as in SHOT
 
 
 def rotate(images: Tensor, turns: Tensor) -> Tensor:
-    """Rotate each picture (B, 3, S, S) by its own number of quarter turns (B,), counter-clockwise as torch.rot90."""
+    """Rotate each image (B, 3, S, S) by its own number of quarter turns (B,), counter-clockwise as torch.rot90."""
     if images.dim() != 4 or images.shape[2] != images.shape[3]:
         raise CosdaError(
-            f"a batch of shape {tuple(images.shape)} cannot be rotated by quarter turns: pictures must be square. "
+            f"a batch of shape {tuple(images.shape)} cannot be rotated by quarter turns: images must be square. "
             "Use shot, which has no rotation task."
         )
     turned = images.clone()
@@ -38,7 +38,7 @@ def rotate(images: Tensor, turns: Tensor) -> Tensor:
 
 
 def draw_turns(count: int, rng: torch.Generator, device: torch.device) -> Tensor:
-    """k ∈ {0, 1, 2, 3} for each picture."""
+    """k ∈ {0, 1, 2, 3} for each image."""
     return torch.randint(4, (count,), generator=rng).to(device)
 
 
@@ -56,13 +56,13 @@ def rotation_loss(head: nn.Module, upright: Tensor, turned: Tensor, turns: Tenso
 
 
 def train_head(
-    head: nn.Module, network: Network, pictures: Sweepable, epochs: int, rate: float, rng: torch.Generator
+    head: nn.Module, network: Network, loader: Sweepable, epochs: int, rate: float, rng: torch.Generator
 ) -> float:
     """Train the head on the network as it is, leave it at its best epoch, and return the accuracy of that.
 
-    SGD whose rate falls as (1 + 10·t/T)^-0.75. The accuracy is that of all pictures in all four directions.
+    SGD whose rate falls as (1 + 10·t/T)^-0.75. The accuracy is that of all images in all four directions.
     """
-    features = _turned_features(network, pictures)
+    features = _turned_features(network, loader)
     optimiser = torch.optim.SGD(head.parameters(), rate, MOMENTUM, weight_decay=DECAY, nesterov=True)
     steps = -(-len(features) // BATCH)
     # A copy: `state_dict` alone would go on changing with the head, and the last epoch would pass for the best.
@@ -85,11 +85,11 @@ def train_head(
     return best
 
 
-def _turned_features(network: Network, pictures: Sweepable) -> Tensor:
-    """f(rot_k x) of all pictures and all k: (N, 4, d), in half precision, because it is four times a bank."""
+def _turned_features(network: Network, loader: Sweepable) -> Tensor:
+    """f(rot_k x) of all images and all k: (N, 4, d), in half precision, because it is four times a bank."""
     found = []
     with evaluating(network) as fast:
-        for batch in pictures.sweep("weak"):
+        for batch in loader.sweep("weak"):
             directions = [rotate(batch.images, torch.full_like(batch.index, k)) for k in range(4)]
             found.append(torch.stack([fast(images).features.half() for images in directions], dim=1))
     return torch.cat(found)

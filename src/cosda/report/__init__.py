@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cosda.errors import CosdaError, nearest
-from cosda.records import Run
+from cosda.records.run import Run
 
 FORMATS = ("html", "md", "csv", "tex")
 

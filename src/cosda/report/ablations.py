@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cosda import metrics
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report import wording
 from cosda.report.chapters import empty_grid
 from cosda.report.grids import ACCURACY, DROP, Entry, Grid, Heading, Line, Measure, with_best

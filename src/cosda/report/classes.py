@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cosda import metrics
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report.plots import FAINT, Figure, Palette, label, rounded, ticks
 from cosda.report.tables import Row, Section
 
@@ -45,7 +45,7 @@ def class_bars(section: Section, colours: Palette) -> tuple[Figure | None, int]:
     after = {name: values for name, values in found.items() if values}
     if not before or not after:
         return None, 0
-    # A class without test pictures has no accuracy.
+    # A class without test images has no accuracy.
     known = [i for i, value in enumerate(before) if value is not None]
 
     def change(i: int) -> float:
@@ -139,7 +139,7 @@ def most_confused(counts: Counts, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mean(section: Section, runs: Sequence[Run], stage: int, size: int) -> list[float | None]:
-    """Mean accuracy over the runs on the last target, class by class; None where a class has no test pictures.
+    """Mean accuracy over the runs on the last target, class by class; None where a class has no test images.
 
     Runs whose records do not fit the classes are passed over; without any left there is no number at all.
     """

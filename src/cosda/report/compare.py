@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from cosda.errors import CosdaError
-from cosda.records import Json, Run, flatten, read_run
+from cosda.files import Json, flatten
+from cosda.records.run import Run, read_run
 from cosda.report.columns import SUMMARY
 from cosda.report.tables import DAMAGED, build
 
@@ -35,12 +36,12 @@ MEASURES = ("average", "adaptation", "source_drop", "bwt", "forgetting")
 
 # Two runs that differ in one of these may not be compared without a second thought.
 WARNINGS = {
-    "benchmark": "the benchmarks differ: domains of one name need not be the same pictures.",
-    "fingerprint": "the data differ: pictures, labels or splits are not the same.",
+    "benchmark": "the benchmarks differ: domains of one name need not be the same images.",
+    "fingerprint": "the data differ: images, labels or splits are not the same.",
     "domains": "the chains differ: only domains of both are shown, and summaries are over other domains.",
     "classes": "the classes differ.",
-    "protocol": "the protocols differ: one was measured on pictures that it was adapted on.",
-    "headline": "the accuracies differ: one is over pictures, the other a mean over classes.",
+    "protocol": "the protocols differ: one was measured on images that it was adapted on.",
+    "headline": "the accuracies differ: one is over images, the other a mean over classes.",
     "select": "the selection rules differ: the models handed on were chosen in different ways.",
 }
 MACHINE = ("machine", "cores", "threads", "device", "precision", "compiled", "processes")
@@ -248,7 +249,7 @@ def _cost(run: Run) -> dict[str, float | None]:
     timing = run.timing
     return {
         "seconds per epoch": statistics.median(facts["seconds"] for facts in timing) if timing else None,
-        "pictures per second": statistics.median(f["pictures"] / f["seconds"] for f in timing) if timing else None,
+        "images per second": statistics.median(f["images"] / f["seconds"] for f in timing) if timing else None,
         "peak MiB of the process": max(facts["peak_bytes"] for facts in timing) / 2**20 if timing else None,
     }
 

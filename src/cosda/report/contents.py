@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report.ablations import ablation_grids
 from cosda.report.chains import chain_grids
 from cosda.report.chapters import section_grids

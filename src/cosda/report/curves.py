@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report.plots import COLOURS, FAINT, SOURCE_COLOUR, TARGET_COLOUR, Figure, label, rounded
 
 Step = tuple[int, int]  # stage and epoch

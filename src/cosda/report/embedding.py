@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosda.records import Run
+from cosda.records.run import Run
 
-# More points or steps would take long (a report may hold a hundred pictures) and show little more.
+# More points or steps would take long (a report may hold a hundred images) and show little more.
 MOST_POINTS = 100  # of each domain
 STEPS = 500
 FEWEST_POINTS = 8
@@ -25,7 +25,7 @@ class Embedding:
 
     @property
     def digest(self) -> str:
-        """Equal for equal features, so that no picture is computed or shown twice."""
+        """Equal for equal features, so that no image is computed or shown twice."""
         data = np.ascontiguousarray(self.features).tobytes()
         return hashlib.blake2b(data + repr(self.domains).encode(), digest_size=8).hexdigest()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report import classes, curves, embedding, plots, tradeoff
 from cosda.report.grids import Grid
 from cosda.report.tables import DAMAGED, Row, Section
@@ -17,7 +17,7 @@ LEGEND_OF_TRADE_OFF = (
 
 
 @dataclass(frozen=True)
-class Picture:
+class Image:
     """One figure or a list of sentences; without either, the reason why."""
 
     title: str
@@ -33,7 +33,7 @@ class Album:
 
     title: str
     caption: str
-    pictures: tuple[Picture, ...]
+    images: tuple[Image, ...]
     size: str = "medium"  # "wide": one in a row, "medium": two, "small": three
     legend: bool = False  # whether the colours of the rows must be explained
     notes: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def albums(section: Section, colours: plots.Palette) -> list[Album]:
         _confusions(section),
         _features(section),
     ]
-    return [album for album in found if album and (album.pictures or album.notes)]
+    return [album for album in found if album and (album.images or album.notes)]
 
 
 def album_of_pairs(grid: Grid, colours: plots.Palette) -> Album | None:
@@ -63,27 +63,27 @@ def album_of_pairs(grid: Grid, colours: plots.Palette) -> Album | None:
     if any(point.published for point in points):
         caption += " Open diamonds are the paper's numbers."
     figure = tradeoff.trade_off(points, colours)
-    return Album("Learning against forgetting over all pairs", caption, (Picture("", figure),), "wide", legend=True)
+    return Album("Learning against forgetting over all pairs", caption, (Image("", figure),), "wide", legend=True)
 
 
-def draw(title: str, make: Callable[[Run], plots.Figure], run: Run, row: str = "") -> Picture:
+def draw(title: str, make: Callable[[Run], plots.Figure], run: Run, row: str = "") -> Image:
     """A figure of a single run; damaged records are a reason and no crash."""
     try:
-        return Picture(title, make(run), row=row)
+        return Image(title, make(run), row=row)
     except DAMAGED as error:
-        return Picture(title, reason=f"damaged records ({type(error).__name__}: {error})", row=row)
+        return Image(title, reason=f"damaged records ({type(error).__name__}: {error})", row=row)
 
 
-def confusion_picture(title: str, counts: classes.Counts, names: list[str], row: str = "") -> Picture:
+def confusion_image(title: str, counts: classes.Counts, names: list[str], row: str = "") -> Image:
     """A heat map, or with very many classes the most frequent confusions in words."""
     if len(names) <= classes.LARGEST_MAP:
-        return Picture(title, classes.confusion_map(counts, names), row=row)
-    return Picture(title, lines=classes.most_confused(counts, names) or ("no confusion at all",), row=row)
+        return Image(title, classes.confusion_map(counts, names), row=row)
+    return Image(title, lines=classes.most_confused(counts, names) or ("no confusion at all",), row=row)
 
 
-def has_lines(picture: Picture) -> bool:
+def has_lines(image: Image) -> bool:
     """Whether there is anything to see, if only the reason why there is nothing."""
-    return picture.figure is None or bool(picture.figure["data"])
+    return image.figure is None or bool(image.figure["data"])
 
 
 def _finished(section: Section) -> list[Row]:
@@ -103,7 +103,7 @@ def _trade_off(section: Section, colours: plots.Palette) -> Album | None:
         "Learning against forgetting",
         "Mean accuracy on the targets right after adapting to each, against the accuracy lost on the source at the "
         "end. " + LEGEND_OF_TRADE_OFF,
-        (Picture("", tradeoff.trade_off(points, colours)),),
+        (Image("", tradeoff.trade_off(points, colours)),),
         size="wide",
         legend=True,
     )
@@ -116,7 +116,7 @@ def _stages(section: Section, colours: plots.Palette) -> Album | None:
         "Accuracy on each domain over the stages",
         "Mean over seeds; bars are their spread. Stages are named after the domain learned in them, "
         "the first one is the source model; a dotted line marks the domain's own stage.",
-        tuple(Picture(name, plots.stage_lines(section, i, colours)) for i, name in enumerate(section.domains)),
+        tuple(Image(name, plots.stage_lines(section, i, colours)) for i, name in enumerate(section.domains)),
         legend=True,
     )
 
@@ -126,19 +126,19 @@ def _matrices(section: Section) -> Album:
         "Accuracy matrices",
         "Accuracy in percent on each domain (columns) after each stage (rows), mean over seeds. "
         "Frames mark a domain's own stage: below them is forgetting, above them forward transfer.",
-        tuple(Picture(row.name, plots.heat_map(section, row), row=row.name) for row in _finished(section)),
+        tuple(Image(row.name, plots.heat_map(section, row), row=row.name) for row in _finished(section)),
         size="medium" if len(section.domains) > 2 else "small",
     )
 
 
 def _epochs(section: Section) -> Album:
-    pictures, silent = [], []
+    images, silent = [], []
     for row in section.rows:
         found = [
             draw(f"{row.name}: accuracy", curves.accuracy_curves, _speaker(row), row.name),
             draw(f"{row.name}: losses", curves.loss_curves, _speaker(row), row.name),
         ]
-        pictures += [picture for picture in found if has_lines(picture)]
+        images += [image for image in found if has_lines(image)]
         if not any(map(has_lines, found)):
             silent.append(row.name)
     return Album(
@@ -146,8 +146,8 @@ def _epochs(section: Section) -> Album:
         "Accuracy on the target of each stage, and on the source where it is recorded, with a ring at the epoch that "
         "the selection rule hands on; beside it the mean of every loss term. All stages in a row; the lowest seed of "
         "each method, the other seeds have their own pages.",
-        tuple(pictures),
-        notes=(f"No epochs recorded: {', '.join(silent)}.",) if silent and pictures else (),
+        tuple(images),
+        notes=(f"No epochs recorded: {', '.join(silent)}.",) if silent and images else (),
     )
 
 
@@ -162,7 +162,7 @@ def _classes(section: Section, colours: plots.Palette) -> Album | None:
         "Accuracy of each class of the last target: of the source model (grey) and after the last stage (colours), "
         "mean over seeds, the hardest class first."
         + (f" Of the others, {left_out} classes change less and are not shown." if left_out else ""),
-        (Picture("", figure),),
+        (Image("", figure),),
         size="wide",
         legend=True,
     )
@@ -177,7 +177,7 @@ def _confusions(section: Section) -> Album:
         f"Confusions on {section.domains[-1]}",
         "Who is taken for whom on the last target after the last stage, all seeds together: each row is a true class, "
         "its shade the share that is given to the class of the column. The other domains are on the runs' pages.",
-        tuple(confusion_picture(row.name, counts, names, row.name) for row, counts in stored),
+        tuple(confusion_image(row.name, counts, names, row.name) for row, counts in stored),
         # A report of runs that store no confusions at all does not need a list of them.
         notes=tuple(missing) if stored or any("damaged" in note for note in missing) else (),
     )
@@ -212,7 +212,7 @@ def _features(section: Section) -> Album:
         "method. Clusters that the source (red) and the targets (blue) share are aligned classes; "
         "distances between clusters have no meaning.",
         tuple(
-            Picture(title, plots.features(known[sample.digest], section.domains), row=row)
+            Image(title, plots.features(known[sample.digest], section.domains), row=row)
             for title, sample, row in titled
         ),
         size="small",

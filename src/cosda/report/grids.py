@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report.tables import Cell
 
 Kind = Literal["pairs", "chains", "classes", "ablations", "rules", "summary", "final", "adapted", "matrix"]

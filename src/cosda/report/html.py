@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report import wording
 from cosda.report.columns import SUMMARY
 from cosda.report.contents import Contents, contents

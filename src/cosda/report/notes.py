@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report.grids import FEWEST, UNSURE, Comparison, Grid
 from cosda.report.published import NETWORKS
 from cosda.report.settings import flatten, show

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cosda import metrics
-from cosda.records import Run
+from cosda.records.run import Run
 from cosda.report import wording
 from cosda.report.grids import ACCURACY, DROP, Entry, Grid, Heading, Line, with_best
 from cosda.report.published import label_of, published

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cosda.records import Json, Run
+from cosda.files import Json
+from cosda.records.run import Run
 from cosda.report import wording
 from cosda.report.chapters import empty_grid
 from cosda.report.grids import ACCURACY, DROP, Entry, Grid, Heading, Line, with_best
@@ -15,7 +16,7 @@ from cosda.report.significance import with_comparisons
 from cosda.report.tables import Cell, Row, Section
 
 BOTH = (ACCURACY, DROP)
-Classes = Mapping[int, float]  # place of a class -> its number; a class without pictures has none
+Classes = Mapping[int, float]  # place of a class -> its number; a class without images has none
 
 
 def class_grids(sections: Sequence[Section]) -> list[Grid]:
@@ -73,7 +74,7 @@ def _cell(by_seed: list[Classes], place: int) -> Cell:
     if not by_seed:
         return Cell((), wording.NOT_FINISHED)
     values = tuple(classes[place] for classes in by_seed if place in classes)
-    return Cell(values, "" if values else "no pictures of this class are measured")
+    return Cell(values, "" if values else "no images of this class are measured")
 
 
 def _by_class(run: Run) -> tuple[Classes, Classes]:

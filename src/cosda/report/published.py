@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from cosda.records import Run
+from cosda.records.run import Run
 
 NETWORKS = {
     "office31": "ResNet-50",

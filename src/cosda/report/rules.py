@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cosda.records import Run
+from cosda.records.run import Run
+from cosda.records.selection import RULES, judge
 from cosda.report import wording
 from cosda.report.chapters import empty_grid
 from cosda.report.grids import Entry, Grid, Heading, Line, Measure, with_best
 from cosda.report.tables import DAMAGED, Cell, Section
-from cosda.selection import RULES, judge
 
 REGRET = Measure("regret", "regret", higher_is_better=False)
 CORRELATION = Measure("correlation", "rank correlation", percent=False)

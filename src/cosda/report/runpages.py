@@ -7,13 +7,13 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cosda.records import Run
+from cosda.records.run import Run
+from cosda.records.selection import judge
 from cosda.report import classes, curves, wording
-from cosda.report.gallery import Picture, confusion_picture, draw, has_lines
+from cosda.report.gallery import Image, confusion_image, draw, has_lines
 from cosda.report.plots import stage_names
 from cosda.report.settings import flatten, show
 from cosda.report.tables import DAMAGED, Row, Section
-from cosda.selection import judge
 
 Table = tuple[tuple[str, ...], ...]  # texts, row by row; the first row is the head
 
@@ -30,7 +30,7 @@ class RunPage:
     matrix: Table  # accuracy on each domain after each stage, as far as it is measured
     selection: Table  # for each stage the epoch handed on, and what the other rules would have chosen
     speed: Table
-    pictures: tuple[Picture, ...]
+    images: tuple[Image, ...]
     notes: tuple[str, ...]
 
     @property
@@ -88,7 +88,7 @@ def _page(anchor: str, run: Run, section: Section, row: Row) -> RunPage:
         matrix=_readable(_matrix, run),
         selection=_readable(_selection, run),
         speed=_readable(_speed, run),
-        pictures=(*filter(has_lines, drawn), *confusions),
+        images=(*filter(has_lines, drawn), *confusions),
         notes=notes,
     )
 
@@ -135,7 +135,7 @@ def _speed(run: Run) -> Table:
     for stage in sorted({stage for stage, _ in by_step}):
         facts = [by_step[step] for step in sorted(by_step) if step[0] == stage]
         seconds = [fact["seconds"] for fact in facts]
-        speeds = [fact["pictures"] / fact["seconds"] for fact in facts if fact["seconds"] > 0]
+        speeds = [fact["images"] / fact["seconds"] for fact in facts if fact["seconds"] > 0]
         peaks = [fact["peak_bytes"] for fact in facts if "peak_bytes" in fact]
         lines.append(
             (
@@ -147,18 +147,18 @@ def _speed(run: Run) -> Table:
                 f"{max(peaks) / 2**20:.0f}" if peaks else wording.EMPTY,
             )
         )
-    head = ("stage", "epochs", "seconds", "seconds per epoch", "pictures per second", "peak MiB")
+    head = ("stage", "epochs", "seconds", "seconds per epoch", "images per second", "peak MiB")
     return (head, *lines) if lines else ()
 
 
-def _confusions(run: Run) -> tuple[list[Picture], tuple[str, ...]]:
+def _confusions(run: Run) -> tuple[list[Image], tuple[str, ...]]:
     """The last stage's model on each domain of the chain."""
     found = classes.read_confusions(run, len(run.domains) - 1)
     if isinstance(found, str):
         return [], (f"Confusions: {found}.",) if "damaged" in found else ()
     names = [str(name) for name in run.config.get("classes") or ()]
     return [
-        confusion_picture(f"Confusions on {domain} after the last stage", counts, names)
+        confusion_image(f"Confusions on {domain} after the last stage", counts, names)
         for domain, counts in zip(run.domains, found, strict=True)
         if counts is not None
     ], ()

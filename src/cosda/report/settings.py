@@ -6,7 +6,7 @@ import json
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-from cosda.records import flatten
+from cosda.files import flatten
 
 __all__ = ["flatten", "show"]
 

@@ -2,7 +2,7 @@
 
 The Wilcoxon signed-rank test: if a difference is chance, its sign is a toss of a coin. Under that, the sum of the
 ranks of the positive differences has a known distribution, computed here by counting all 2^n signs. Counting is
-exact with ties too, which accuracies (shares of a few hundred pictures) often have and tables of the test leave out.
+exact with ties too, which accuracies (shares of a few hundred images) often have and tables of the test leave out.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from typing import Any
 
 from cosda import metrics
 from cosda.errors import CosdaError
-from cosda.records import Run
+from cosda.records.run import Run
+from cosda.records.selection import check_rule, reselect
 from cosda.report.columns import Column, columns_of
 from cosda.report.settings import flatten, show
-from cosda.selection import check_rule, reselect
 
 YARDSTICKS = ("source", "bn")  # methods that stand at the top of every table, in this order
 # What reading a damaged config or record may raise.
@@ -170,7 +170,7 @@ def _section(place: tuple[Any, ...], groups: list[list[Run]], usual: Usual, refu
 
 
 def rank(run: Run) -> int:
-    """The place of a run's method in every table: yardsticks come first."""
+    """The place of a run's method in every table: baselines come first."""
     method = run.config.get("method")
     return YARDSTICKS.index(method) if method in YARDSTICKS else len(YARDSTICKS)
 

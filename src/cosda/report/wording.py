@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cosda.records import Run
+from cosda.records.run import Run
+from cosda.records.selection import VALIDATORS
 from cosda.report.columns import Column
 from cosda.report.grids import ACCURACY, Entry, Grid, Measure
 from cosda.report.tables import Problem, Row, Section
-from cosda.selection import VALIDATORS
 
 EMPTY = "–"
 
@@ -125,7 +125,7 @@ def headline(section: Section) -> str:
     """What 'accuracy' stands for in this section."""
     if section.headline == "per-class":
         return "mean of the accuracies of the classes"
-    return "share of pictures classified correctly (top-1)"
+    return "share of images classified correctly (top-1)"
 
 
 def facts(section: Section) -> list[str]:
@@ -167,8 +167,8 @@ def selection(rule: str) -> str:
 def protocol(name: str) -> str:
     """What a protocol means for the numbers."""
     return {
-        "inductive": "adapted on the target's training pictures, measured on its test pictures.",
-        "transductive": "adapted and measured on the same pictures of the target.",
+        "inductive": "adapted on the target's training images, measured on its test images.",
+        "transductive": "adapted and measured on the same images of the target.",
     }.get(name, "")
 
 
@@ -182,7 +182,7 @@ def pairs(sections: Sequence[Section]) -> tuple[list[str], tuple[str, ...]]:
     else:
         titles = ["2".join(initials[name] for name in pair) for pair in domains]
         legend = ", ".join(f"{initial}: {name}" for name, initial in initials.items()) + "."
-    # One pair twice: other pictures under the same names.
+    # One pair twice: other images under the same names.
     versions = [f" ({section.fingerprint})" if domains.count(section.domains) > 1 else "" for section in sections]
     return [title + version for title, version in zip(titles, versions, strict=True)], (legend,) if legend else ()
 

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosda import distributed
+from cosda.config.resolve import Plan
 from cosda.data.domain import Domain
 from cosda.data.loader import Loader, open_loader
+from cosda.distributed import collectives
 from cosda.errors import CosdaError
 from cosda.methods import Method, method_class
 from cosda.models.artifact import Model, load_like
@@ -26,21 +27,21 @@ from cosda.models.masks import MaskedNetwork
 from cosda.models.network import place, statistics
 from cosda.parts.dual_speed import set_statistics, statistics_lent
 from cosda.randomness import stream
-from cosda.records import Run, RunFolder, read_run
-from cosda.run.adapt import Epoch, Training
+from cosda.records.folder import RunFolder
+from cosda.records.run import Run, read_run
+from cosda.records.selection import Candidate
+from cosda.records.writers import Log
 from cosda.run.carry import Carry, State
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
-from cosda.run.config import Plan
 from cosda.run.edges import check_edges, open_edges
 from cosda.run.environment import open_arithmetic, write_environment
 from cosda.run.measure import Confusions, Measurer
 from cosda.run.prepare import EVALUATION_BATCH, Machine, prepare
+from cosda.run.shared_folder import open_folder
 from cosda.run.source import new_model, source_model, trained_part
-from cosda.run.together import open_folder
+from cosda.run.train import Epoch, Training
 from cosda.run.validators import Selector, predict
-from cosda.run.watch import Watcher
-from cosda.run.writers import Log
-from cosda.selection import Candidate
+from cosda.watch import Watcher
 
 
 def execute(
@@ -58,7 +59,7 @@ def execute(
     """
     machine = machine or Machine()
     machine.join()
-    watcher = watcher if watcher and distributed.leads() else Watcher()
+    watcher = watcher if watcher and collectives.is_main() else Watcher()
     with open_folder(runs / plan.name, plan.as_json(), machine.patience) as folder:
         if folder.finished:
             watcher.note(f"{folder.path} is finished; nothing to do")
@@ -152,21 +153,21 @@ class _Chain:
         target = self.plan.domains[stage]
         for key, value in self.plan.make_method(target).settings().items():
             setattr(method, key, value)
-        how = self.plan.section("adapt", target)
-        pictures = open_loader(
+        settings = self.plan.section("adapt", target)
+        images = open_loader(
             self.domains[target].without_labels(), "train", self.model.preprocessing, self.device,
-            how.batch_size, self.plan.seed, how.epoch_pictures,
-            open_edges(how, how.epochs, self.domains[target], self.device),
+            settings.batch_size, self.plan.seed, settings.epoch_images,
+            open_edges(settings, settings.epochs, self.domains[target], self.device),
         )  # fmt: skip
         incoming = copy.deepcopy(self.student)
         before = statistics(incoming)
-        carry = Carry(how, {"network": incoming.state_dict(), "own": before, "merged": before})
-        kind = method.native_statistics if how.statistics == "native" else how.statistics
+        carry = Carry(settings, {"network": incoming.state_dict(), "own": before, "merged": before})
+        kind = method.native_statistics if settings.statistics == "native" else settings.statistics
         name = f"{self.plan.label} → {target}"
         student = self.student.for_domain(target)
-        selector = Selector(self.plan.select, incoming.for_domain(target), self._judged(target), how.validate)
-        same = np.array_equal(selector.pictures.positions, self.domains[target].test)
-        training = Training(method, student, pictures, how, self.plan.seed, stage, name, self.watcher)
+        selector = Selector(self.plan.select, incoming.for_domain(target), self._judged(target), settings.validate)
+        same = np.array_equal(selector.loader.positions, self.domains[target].test)
+        training = Training(method, student, images, settings, self.plan.seed, stage, name, self.watcher)
         adapted: Confusions = {}  # of the model that the rule would choose now, where they were measured
 
         def checkpoint() -> None:
@@ -185,17 +186,17 @@ class _Chain:
             self.folder.append_timing(stage=stage, **facts.timing)
             predictor = method.predictor(target)
             with statistics_lent(predictor, training.statistics(kind, predictor)):
-                # In the transductive protocol pictures that are judged and measured are the same: look at them once.
-                seen = predict(predictor.for_domain(target), selector.pictures) if same else None
+                # In the transductive protocol images that are judged and measured are the same: look at them once.
+                seen = predict(predictor.for_domain(target), selector.loader) if same else None
                 found = {target: self.measurer.confusion(predictor, target, seen)}
                 accuracy = self.measurer.record(found[target], stage, facts.epoch, target)
-                if how.measure == "source":
+                if settings.measure == "source":
                     source = self.plan.domains[0]
                     found[source] = self.measurer.confusion(predictor, source)
                     self.measurer.record(found[source], stage, facts.epoch, source)
                 scores = selector.scores(predictor.for_domain(target), seen)
             if scores:
-                judged = {"epoch": facts.epoch, "pictures": len(selector.pictures), "scores": scores}
+                judged = {"epoch": facts.epoch, "images": len(selector.loader), "scores": scores}
                 self.folder.append("validation", stage=stage, **judged)
             selector.consider(Candidate(facts.epoch, accuracy, scores), model)
             if selector.best is None or selector.best["epoch"] == facts.epoch:
@@ -205,7 +206,7 @@ class _Chain:
 
         def predictions(state: State) -> Tensor:
             self._take(state, kind)
-            return predict(student, selector.pictures)
+            return predict(student, selector.loader)
 
         if saved is None:
             checkpoint()
@@ -215,15 +216,15 @@ class _Chain:
         training.run(after_epoch)
         if stage == 1:  # the source model's; not at the beginning, so that training begins at once
             self.measurer.embed(incoming, 0)
-        best = selector.best or {"epoch": how.epochs - 1 if how.epochs else None, "model": model()}
+        best = selector.best or {"epoch": settings.epochs - 1 if settings.epochs else None, "model": model()}
         self.folder.append("chosen", stage=stage, rule=self.plan.select, epoch=best["epoch"])
         handed, carried = carry.hand_on(best["model"], predictions)
         self.folder.append("carried", stage=stage, **carried)
         self._take(handed, kind)
         step = {"step": "adapt", "domain": target, "method": self.plan.method, "variant": self.plan.variant}
-        settings = {"seed": self.plan.seed, "epochs": how.epochs, "settings": method.settings()}
-        rule = {"select": self.plan.select, "epoch": best["epoch"], "carry": how.carry, "share": carried["share"]}
-        self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **settings, **rule}])
+        facts = {"seed": self.plan.seed, "epochs": settings.epochs, "settings": method.settings()}
+        rule = {"select": self.plan.select, "epoch": best["epoch"], "carry": settings.carry, "share": carried["share"]}
+        self.model = replace(self.model, lineage=[*self.model.lineage, {**step, **facts, **rule}])
         self._close_stage(stage, {} if carried["share"] else adapted)
         other = "own" if kind == "merged" else "merged"
         if handed[other]:  # part of all forgetting is in the statistics
@@ -241,7 +242,7 @@ class _Chain:
         self.measurer.everywhere(self.student, stage, known)
 
     def _judged(self, target: str) -> Loader:
-        """The pictures that validators see: those of training, without labels."""
+        """The images that validators see: those of training, without labels."""
         domain = self.domains[target].without_labels()
         return open_loader(domain, "train", self.model.preprocessing, self.device, EVALUATION_BATCH, self.plan.seed)
 

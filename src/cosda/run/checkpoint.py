@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cosda import distributed
+from cosda.distributed import collectives
 from cosda.errors import CosdaError
 
 
@@ -22,7 +22,7 @@ def save_checkpoint(path: Path, state: Any) -> None:
 
     Of several processes the first one writes; what they hold is the same.
     """
-    if not distributed.leads():
+    if not collectives.is_main():
         return
     tensors: dict[str, Tensor] = {}
     outline = json.dumps(_outline(state, tensors))
@@ -47,7 +47,7 @@ def load_checkpoint(path: Path) -> Any:
 
 def alike(state: Any) -> bool:
     """Whether all processes of this run hold the same bits in a nested state."""
-    return distributed.world() == 1 or len(set(distributed.everyone(_digest(state)))) == 1
+    return collectives.world() == 1 or len(set(collectives.everyone(_digest(state)))) == 1
 
 
 def _digest(state: Any) -> str:

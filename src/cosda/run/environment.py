@@ -8,10 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from cosda import distributed
-from cosda.models.arithmetic import Arithmetic, Precision, lacking
-from cosda.records import Json, RunFolder, write_json
-from cosda.run.watch import Watcher
+from cosda.distributed import collectives
+from cosda.files import Json, write_json
+from cosda.models.precision import Arithmetic, Precision, lacking
+from cosda.records.folder import RunFolder
+from cosda.watch import Watcher
 
 PACKAGES = ("cosda", "torch", "numpy", "kornia", "safetensors", "scikit-learn", "pillow")
 
@@ -26,7 +27,7 @@ def open_arithmetic(precision: Precision, compiled: bool, device: torch.device, 
 
 def write_environment(folder: RunFolder, device: torch.device, arithmetic: Arithmetic) -> None:
     """Note in a run folder on what it is made."""
-    if distributed.leads():
+    if collectives.is_main():
         write_json(folder.path / "environment.json", describe_environment(device, arithmetic))
 
 
@@ -45,7 +46,7 @@ def describe_environment(device: torch.device, arithmetic: Arithmetic) -> Json:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "processes": distributed.world(),
+        "processes": collectives.world(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "precision": arithmetic.precision,
         "compiled": arithmetic.compiled,

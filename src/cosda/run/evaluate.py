@@ -1,4 +1,4 @@
-"""Measuring and predicting: passes over pictures in eval mode."""
+"""Measuring and predicting: passes over images in eval mode."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torch import Tensor
 from cosda.data.domain import Index
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
 from cosda.types import Output
 
-EMBEDDED = 150  # pictures of each domain whose features are kept for the report's t-SNE
+EMBEDDED = 150  # images of each domain whose features are kept for the report's t-SNE
 COMPONENTS = 50  # principal components of them, as is usual before t-SNE
 
 
 def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]:
-    """The network's output for all pictures, batch by batch, with their index."""
+    """The network's output for all images, batch by batch, with their index."""
     with evaluating(network) as fast:
         for batch in loader.sweep("test"):
             output = fast(batch.images)
@@ -34,35 +34,35 @@ def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]
 
 
 def probabilities(network: Network, loader: Loader) -> NDArray[np.float32]:
-    """Class probabilities (N, C) of all pictures, in order."""
+    """Class probabilities (N, C) of all images, in order."""
     parts = [output.logits.softmax(dim=1).cpu() for _, output in outputs(network, loader)]
     return torch.cat(parts).numpy()
 
 
 def predicted_classes(network: Network, loader: Loader) -> Index:
-    """The class (N,) that each picture is taken for, in order."""
+    """The class (N,) that each image is taken for, in order."""
     return np.concatenate([output.logits.argmax(dim=1).cpu().numpy() for _, output in outputs(network, loader)])
 
 
 def confusion(predicted: Index, labels: Index, classes: int) -> Index:
-    """How many pictures of each class (rows) were taken for each class (columns)."""
+    """How many images of each class (rows) were taken for each class (columns)."""
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
 def measure(network: Network, loader: Loader, labels: Index, classes: int) -> tuple[list[int], list[int]]:
-    """Pictures and correct predictions of each class; every accuracy follows from these counts."""
+    """Images and correct predictions of each class; every accuracy follows from these counts."""
     return counts(confusion(predicted_classes(network, loader), labels, classes))
 
 
 def counts(matrix: Index) -> tuple[list[int], list[int]]:
-    """Pictures and correct predictions of each class, from their confusions."""
+    """Images and correct predictions of each class, from their confusions."""
     return matrix.sum(axis=1).tolist(), matrix.diagonal().tolist()
 
 
 def embed(
     network: Network, domains: list[tuple[int, Loader, Index | None]], seed: int, names: Sequence[str] = ()
 ) -> dict[str, NDArray[Any]]:
-    """Features of a sample of each domain (number, pictures, labels), reduced to a few principal components.
+    """Features of a sample of each domain (number, images, labels), reduced to a few principal components.
 
     ``names`` are those of the domains by number, for networks that need them.
     """

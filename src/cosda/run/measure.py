@@ -10,23 +10,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosda import distributed, metrics
+from cosda import metrics
+from cosda.config.resolve import Plan
 from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader, open_loader
+from cosda.distributed import collectives
 from cosda.models.network import Network
 from cosda.preprocessing import Preprocessing
-from cosda.records import RunFolder
-from cosda.run.config import Plan
+from cosda.records.folder import RunFolder
 from cosda.run.evaluate import confusion, counts, embed, predicted_classes
 from cosda.run.prepare import EVALUATION_BATCH
-from cosda.run.watch import Watcher
+from cosda.watch import Watcher
 
 Confusions = dict[str, Index | None]  # by domain; None where it has no labels
 
 
 @dataclass(frozen=True)
 class Measurer:
-    """Looks at the test pictures of a run's domains with its models."""
+    """Looks at the test images of a run's domains with its models."""
 
     plan: Plan
     domains: Mapping[str, Domain]
@@ -60,13 +61,13 @@ class Measurer:
     def confusion(self, network: Network, name: str, seen: Tensor | None = None) -> Index | None:
         """Which class of a domain is taken for which; None where there are no labels.
 
-        ``seen`` are predictions for its test pictures, where somebody has made them already.
+        ``seen`` are predictions for its test images, where somebody has made them already.
         """
         domain = self.domains.get(name)
         if domain is None or domain.labels is None or len(domain.test) == 0:
             return None
         if seen is None:
-            predicted = predicted_classes(network.for_domain(name), self._test_pictures(domain))
+            predicted = predicted_classes(network.for_domain(name), self._test_images(domain))
         else:
             predicted = seen.argmax(dim=1).cpu().numpy()
         return confusion(predicted, domain.labels[domain.test], len(self.plan.classes))
@@ -87,16 +88,16 @@ class Measurer:
     def embed(self, network: Network, stage: int) -> None:
         """Keep features of a sample of each domain for the report's t-SNE."""
         known = [(number, self.domains[n]) for number, n in enumerate(self.plan.domains) if n in self.domains]
-        pictures = [(number, self._test_pictures(domain), domain.labels) for number, domain in known]
-        self._store("embedding", stage, embed(network, pictures, self.plan.seed, self.plan.domains))
+        loaders = [(number, self._test_images(domain), domain.labels) for number, domain in known]
+        self._store("embedding", stage, embed(network, loaders, self.plan.seed, self.plan.domains))
 
     def _store(self, kind: str, stage: int, arrays: Mapping[str, Any]) -> None:
         """Put what is too large for a line of the records into a file beside them."""
         path = self.folder.path / kind / f"stage-{stage}.npz"
-        if distributed.leads():
+        if collectives.is_main():
             path.parent.mkdir(exist_ok=True)
             np.savez_compressed(path, allow_pickle=False, **arrays)
         self.folder.append(kind, stage=stage, file=f"{kind}/{path.name}")
 
-    def _test_pictures(self, domain: Domain) -> Loader:
+    def _test_images(self, domain: Domain) -> Loader:
         return open_loader(domain, "test", self.preprocessing, self.device, EVALUATION_BATCH)

@@ -1,4 +1,4 @@
-"""Before a run: make the samples of all domains readable, as packed pictures or as features of a frozen encoder."""
+"""Before a run: make the samples of all domains readable, as packed images or as features of a frozen encoder."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import torch
 from filelock import FileLock
 from torch import nn
 
-from cosda import distributed, ranks
+from cosda.config.resolve import Plan
+from cosda.data.cache import Packed, content_key, default_cache, pack, unpacked
 from cosda.data.domain import Domain, Files, everything
 from cosda.data.loader import Loader
-from cosda.data.pack import Packed, content_key, default_cache, pack, unpacked
+from cosda.distributed import collectives, env
 from cosda.errors import CosdaError
-from cosda.models.arithmetic import check_compiler
+from cosda.files import digest
 from cosda.models.artifact import Model
-from cosda.models.fold import evaluating
+from cosda.models.bn_folding import evaluating
 from cosda.models.network import place
+from cosda.models.precision import check_compiler
 from cosda.preprocessing import Preprocessing
-from cosda.records import digest
-from cosda.run.config import Plan
+from cosda.records.writers import check_writers
 from cosda.run.memory import keep_freed_memory
-from cosda.run.watch import Watcher
-from cosda.run.writers import check_writers
+from cosda.watch import Watcher
 
-MARGIN = 8 / 7  # pictures are stored at 256 pixels for a network that sees 224
+MARGIN = 8 / 7  # images are stored at 256 pixels for a network that sees 224
 EVALUATION_BATCH = 128
 
 
@@ -44,7 +44,7 @@ class Machine:
     strict: bool = False
     keep_memory: bool = True  # of the whole process; see run/memory.py
     patience: float = 0  # seconds to wait for a run folder that another process still holds
-    log: tuple[str, ...] = ()  # who follows the records besides: names of run/writers.py
+    log: tuple[str, ...] = ()  # who follows the records besides: names of records/writers.py
     compile: bool = False  # the passes of encoders that are trained, by torch.compile
 
     def __post_init__(self) -> None:
@@ -58,18 +58,18 @@ class Machine:
         name = self.device
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"
-        return f"cuda:{ranks.place().local}" if name == "cuda" and ranks.place().world > 1 else name
+        return f"cuda:{env.place().local}" if name == "cuda" and env.place().world > 1 else name
 
     def join(self) -> None:
         """Meet the other processes of this run, if torchrun started any."""
-        if ranks.place().world == 1:
+        if env.place().world == 1:
             return
         if self.device.startswith("cuda:"):
             raise CosdaError("under torchrun each process takes the GPU of its own number: write --device cuda.")
         on_gpus = self._device.startswith("cuda")
         if on_gpus:
             torch.cuda.set_device(self._take())
-        distributed.join("nccl" if on_gpus else "gloo")
+        collectives.join("nccl" if on_gpus else "gloo")
 
     def open(self) -> torch.device:
         """Set the number of threads and how memory is kept, and return the device."""
@@ -92,7 +92,7 @@ class Machine:
 def prepare(
     domain: Domain, plan: Plan, model: Model, device: torch.device, machine: Machine, watcher: Watcher
 ) -> Packed:
-    """What a run reads: pictures, or features where the plan freezes the encoder."""
+    """What a run reads: images, or features where the plan freezes the encoder."""
     packed = readable(domain, model.preprocessing.size, machine, watcher)
     if not plan.settings["network"]["freeze_encoder"] or packed.domain.kind == "features":
         return packed
@@ -129,7 +129,7 @@ class _Progress:
         if done < self.done:
             self.end()
         if self.done == 0:
-            self.watcher.begin(f"packing {self.name}", total, "pictures")
+            self.watcher.begin(f"packing {self.name}", total, "images")
         self.watcher.advance(done - self.done)
         self.done = done
 
@@ -140,7 +140,7 @@ class _Progress:
 
 
 def fingerprint(domains: list[Domain], cache: Path | None = None) -> str:
-    """Names pictures, labels and splits of a chain, so that other data never continue an old run."""
+    """Names images, labels and splits of a chain, so that other data never continue an old run."""
     return digest([[d.name, content_key(d, cache), _list(d.labels), _list(d.train), _list(d.test)] for d in domains])
 
 
@@ -152,28 +152,28 @@ def featurise(
     domain: Domain,
     content: str,
     encoder: nn.Module,
-    how: Preprocessing,
+    preprocessing: Preprocessing,
     device: torch.device,
     machine: Machine,
     watcher: Watcher,
 ) -> Domain:
-    """The domain with each picture replaced by the encoder's features of its test view, computed once and cached.
+    """The domain with each image replaced by the encoder's features of its test view, computed once and cached.
 
-    ``content`` names the pictures.
+    ``content`` names the images.
     """
     assert not isinstance(domain.items, Files)
-    path = features_path(content, encoder, how, machine.cache)
+    path = features_path(content, encoder, preprocessing, machine.cache)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.exists():
             # Of several processes one does this while the others wait for the lock.
-            loader = Loader(domain.items, everything(len(domain)), how, device, EVALUATION_BATCH, alone=True)
-            watcher.begin(f"features of {domain.name}", len(domain), "pictures")
+            loader = Loader(domain.items, everything(len(domain)), preprocessing, device, EVALUATION_BATCH, alone=True)
+            watcher.begin(f"features of {domain.name}", len(domain), "images")
             parts = []
             with evaluating(encoder) as fast:
                 for batch in loader.sweep("test"):
                     parts.append(fast(batch.images).float().cpu().numpy())
-                    watcher.advance(len(batch), pictures=len(batch))
+                    watcher.advance(len(batch), images=len(batch))
             temporary = path.with_suffix(f".{os.getpid()}.tmp")
             with temporary.open("wb") as file:
                 np.save(file, np.concatenate(parts))
@@ -182,9 +182,11 @@ def featurise(
     return replace(domain, items=np.load(path, mmap_mode="r"))
 
 
-def features_path(content: str, encoder: nn.Module, how: Preprocessing, cache: Path | None) -> Path:
-    """Where the features of pictures lie, or will."""
-    return (cache or default_cache()) / "features" / f"{digest([content, weights_key(encoder), repr(how)])}.npy"
+def features_path(content: str, encoder: nn.Module, preprocessing: Preprocessing, cache: Path | None) -> Path:
+    """Where the features of images lie, or will."""
+    return (
+        (cache or default_cache()) / "features" / f"{digest([content, weights_key(encoder), repr(preprocessing)])}.npy"
+    )
 
 
 def weights_key(module: nn.Module) -> str:

@@ -10,28 +10,29 @@ import numpy as np
 import torch
 from torch import nn
 
+from cosda.config.resolve import Plan
+from cosda.config.schema import SourceSettings
 from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader, open_loader
 from cosda.errors import CosdaError
+from cosda.files import Json, digest
 from cosda.methods import method_class
+from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model, load
-from cosda.models.encoders import Architecture
 from cosda.models.network import Network, place
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive
-from cosda.records import FOR_EVER, Json, RunFolder, digest
-from cosda.run.adapt import Epoch, Training
+from cosda.records.folder import FOR_EVER, RunFolder
+from cosda.records.writers import Log
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
-from cosda.run.config import Plan
 from cosda.run.edges import open_edges
 from cosda.run.environment import write_environment
 from cosda.run.evaluate import measure
 from cosda.run.prepare import EVALUATION_BATCH
-from cosda.run.sections import SourceSettings
+from cosda.run.shared_folder import open_folder
 from cosda.run.supervised import Supervised
-from cosda.run.together import open_folder
-from cosda.run.watch import Watcher
-from cosda.run.writers import Log
+from cosda.run.train import Epoch, Training
+from cosda.watch import Watcher
 
 
 def source_config(plan: Plan) -> Json:
@@ -68,7 +69,7 @@ def source_model(
     """Train a new model on the source domain of a plan, or load it where that has been done before."""
     if domain.labels is None:
         raise CosdaError(
-            f"the source domain '{domain.name}' has no labels; put its pictures into one folder per class, "
+            f"the source domain '{domain.name}' has no labels; put its images into one folder per class, "
             "or start from a trained model with --model."
         )
     with open_folder(runs / "sources" / source_name(plan), source_config(plan), wait=FOR_EVER) as folder:
@@ -87,17 +88,19 @@ def _train(
     device: torch.device,
     watcher: Watcher,
 ) -> None:
-    how: SourceSettings = plan.section("source")
+    settings: SourceSettings = plan.section("source")
     write_environment(folder, device, model.network.arithmetic)
-    trained, held_out = split_off(domain.train, how.holdout, plan.seed)
+    trained, held_out = split_off(domain.train, settings.holdout, plan.seed)
     network = place(trained_part(model.network, plan), device)
     truth = torch.from_numpy(labels[trained]).to(device)
-    method = Supervised(how.encoder_rate, how.label_smoothing, truth, plan.make_method())
-    edges = open_edges(how, how.epochs, domain, device)
+    method = Supervised(settings.encoder_rate, settings.label_smoothing, truth, plan.make_method())
+    edges = open_edges(settings, settings.epochs, domain, device)
 
     def loader(positions: Index, batch_size: int) -> Loader:
         part = replace(domain, train=positions)
-        return open_loader(part, "train", model.preprocessing, device, batch_size, plan.seed, how.epoch_pictures, edges)
+        return open_loader(
+            part, "train", model.preprocessing, device, batch_size, plan.seed, settings.epoch_images, edges
+        )
 
     def record(split: str, positions: Index, epoch: int | None) -> None:
         if len(positions):
@@ -114,7 +117,7 @@ def _train(
         folder.settle()
 
     training = Training(
-        method, network, loader(trained, how.batch_size), how, plan.seed, 0, f"source {domain.name}", watcher
+        method, network, loader(trained, settings.batch_size), settings, plan.seed, 0, f"source {domain.name}", watcher
     )
     checkpoint = folder.path / "checkpoint" / "last.safetensors"
     saved = load_checkpoint(checkpoint)
@@ -124,7 +127,7 @@ def _train(
     training.run(after_epoch)
     record("test", domain.test, None)
     step = {"step": "source", "domain": domain.name, "benchmark": plan.benchmark, "seed": plan.seed}
-    lineage = [{**step, "settings": asdict(how)}]
+    lineage = [{**step, "settings": asdict(settings)}]
     replace(model, lineage=lineage).save(folder.path / "model", overwrite=True)
     folder.finish()
 
@@ -138,8 +141,8 @@ def new_model(plan: Plan) -> Model:
     built = plan.make_method().source_network(built, network.bottleneck, plan.domains)
     made_for = built.encoder.preprocessing
     assert isinstance(made_for, Preprocessing)
-    how = replace(made_for, size=data.size or made_for.size, profile=data.profile, flip=data.flip)
-    return Model(built, replace(architecture, domains=built.domains), plan.classes, how, [])
+    preprocessing = replace(made_for, size=data.size or made_for.size, profile=data.profile, flip=data.flip)
+    return Model(built, replace(architecture, domains=built.domains), plan.classes, preprocessing, [])
 
 
 def trained_part(network: Network, plan: Plan) -> Network:

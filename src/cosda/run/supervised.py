@@ -1,6 +1,6 @@
 """Training with labels, as a method for the one loop: how the source model is made.
 
-It is not in the registry. Labels reach it by the picture's index and not through the batch, so the batches that
+It is not in the registry. Labels reach it by the image's index and not through the batch, so the batches that
 adapting methods see have no place for labels at all.
 """
 

@@ -1,7 +1,7 @@
-"""Label-free scores of a model, from its predictions on the target's training pictures; the larger, the better.
+"""Label-free scores of a model, from its predictions on the target's training images; the larger, the better.
 
-`cosda.selection` has their names and meanings. A `Selector` scores every epoch of a stage and keeps the model that the
-run's rule prefers.
+`cosda.records.selection` has their names and meanings. A `Selector` scores every epoch of a stage and keeps the
+model that the run's rule prefers.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from torch.nn import functional as F
 from cosda.data.loader import Loader
 from cosda.models.network import Network
 from cosda.randomness import derive
+from cosda.records.selection import Candidate
 from cosda.run.evaluate import outputs
-from cosda.selection import Candidate
 
 SND_TEMPERATURE = 0.05  # Saito et al., ICCV 2021, https://arxiv.org/abs/2108.10860
 
 
 class Selector:
-    """What a stage hands on, by a rule of `cosda.selection`."""
+    """What a stage hands on, by a rule of `cosda.records.selection`."""
 
-    def __init__(self, rule: str, incoming: Network, pictures: Loader, most: int) -> None:
-        """``incoming`` is the model that the stage begins with, and stays so; at most so many pictures are judged."""
+    def __init__(self, rule: str, incoming: Network, loader: Loader, most: int) -> None:
+        """``incoming`` is the model that the stage begins with, and stays so; at most so many images are judged."""
         self.rule = rule
         self.incoming = incoming
-        self.pictures = sample(pictures, most)
+        self.loader = sample(loader, most)
         self.best: dict[str, Any] | None = None  # epoch, worth and model; a checkpoint holds it
 
     @cached_property
     def before(self) -> Tensor:
         """The classes that the incoming model gives; found when first needed, so that training can begin at once."""
-        return predict(self.incoming, self.pictures).argmax(dim=1)
+        return predict(self.incoming, self.loader).argmax(dim=1)
 
     def scores(self, network: Network, seen: Tensor | None = None) -> dict[str, float]:
-        """All validators of a model, or of what it has ``seen``; none where no picture may be judged."""
-        if not len(self.pictures):
+        """All validators of a model, or of what it has ``seen``; none where no image may be judged."""
+        if not len(self.loader):
             return {}
-        return scores(predict(network, self.pictures) if seen is None else seen, self.before)
+        return scores(predict(network, self.loader) if seen is None else seen, self.before)
 
     def consider(self, candidate: Candidate, model: Callable[[], dict[str, Any]]) -> None:
         """Keep a copy of the model if it is the best so far; by the rule `last` there is no need for one."""
@@ -54,7 +54,7 @@ class Selector:
 
 
 def sample(loader: Loader, most: int) -> Loader:
-    """The pictures that are judged: all, or a random sample that stays the same from epoch to epoch."""
+    """The images that are judged: all, or a random sample that stays the same from epoch to epoch."""
     if most >= len(loader):
         return loader
     generator = torch.Generator().manual_seed(derive(loader.seed, "validators"))
@@ -90,16 +90,16 @@ def entropy(p: Tensor) -> Tensor:
 
 
 def neighbourhood_density(p: Tensor) -> Tensor:
-    """Mean entropy of softmax(⟨p_i, p_j⟩ / T) over the others j; a picture is not its own neighbour."""
+    """Mean entropy of softmax(⟨p_i, p_j⟩ / T) over the others j; an image is not its own neighbour."""
     if len(p) < 2:
         return p.new_zeros(())
     unit = F.normalize(p)
-    likeness = (unit @ unit.T / SND_TEMPERATURE).fill_diagonal_(-torch.inf)
-    return entropy(likeness.softmax(dim=1)).mean()
+    similarity = (unit @ unit.T / SND_TEMPERATURE).fill_diagonal_(-torch.inf)
+    return entropy(similarity.softmax(dim=1)).mean()
 
 
 def nuclear_norm(p: Tensor) -> Tensor:
-    """‖P‖_* / √(N · min(N, C)): 1 where predictions are sure and spread evenly over the classes."""
+    """‖P‖_* / √(N · min(N, C)): 1 where predictions are confident and spread evenly over the classes."""
     count, classes = p.shape
     norm: Tensor = torch.linalg.matrix_norm(p, "nuc")
     return norm / math.sqrt(count * min(count, classes))

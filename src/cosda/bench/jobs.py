@@ -1,0 +1,172 @@
+"""From what was asked for to a list of runs: methods × pairs and chains × seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+
+from cosda.config.resolve import ablations, carry_changes
+from cosda.data.benchmarks import load
+from cosda.data.domain import Benchmark
+from cosda.errors import CosdaError, nearest
+from cosda.methods import METHODS, method_class
+
+Chain = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run."""
+
+    data: str
+    method: str
+    domains: Chain
+    seed: int
+    ablation: str | None = None
+    variant: str | None = None
+    changes: tuple[str, ...] = ()
+    select: str = "last"
+    carry: str | None = None
+
+    def __str__(self) -> str:
+        rule = f"carry {self.carry}" if self.carry else None
+        words = [self.method, self.variant, self.ablation, rule, " → ".join(self.domains), f"seed {self.seed}"]
+        return ", ".join(word for word in words if word)
+
+    @property
+    def settings(self) -> list[str]:
+        """All changes of settings; those that were asked for by name come last and win."""
+        return [*carry_changes(self.carry), *self.changes]
+
+
+def expand(
+    data: str,
+    methods: str = "all",
+    pairs: str = "",
+    chains: str = "",
+    seeds: int = 1,
+    variant: str | None = None,
+    changes: Iterable[str] = (),
+    ablate: str = "",
+    select: str = "last",
+    carry: str | None = None,
+) -> list[Job]:
+    """All combinations, in the order of the methods.
+
+    ``methods``: names with commas, or all. ``pairs``: all, or ``a>b,a>c``, or ``A2B,A2C`` by the first letters of the
+    domains. ``chains``: default (all domains in their order), all (all domains in every order), or ``a>b>c,c>b>a``.
+    Without pairs and chains: the default chain. ``ablate``: all or names; those rows come beside the plain ones.
+    ``carry``: one or several carry rules, each a row too; a method that leaves the model as it is comes once.
+    A variant that a method does not have is left out for that method.
+    """
+    benchmark = open_benchmark(data)
+    names = list(METHODS) if methods == "all" else list(dict.fromkeys(_words(methods)))
+    if not names:
+        raise CosdaError("--methods names no method: give names with commas, or all.")
+    _check_variant(names, variant)
+    wanted = _pairs(benchmark, pairs) + _chains(benchmark, chains or ("" if pairs else "default"))
+    rows = [
+        (name, ablation, rule)
+        for name in names
+        for ablation in (None, *_ablations(name, names, ablate))
+        for rule in _rules(name, carry)
+    ]
+    return [
+        Job(
+            data,
+            name,
+            chain,
+            seed,
+            ablation,
+            variant if variant in method_class(name).variants else None,
+            tuple(changes),
+            select,
+            rule,
+        )
+        for name, ablation, rule in rows
+        for chain in dict.fromkeys(wanted)
+        for seed in range(seeds)
+    ]
+
+
+@lru_cache(maxsize=2)
+def open_benchmark(data: str) -> Benchmark:
+    """The benchmark, loaded once in each process."""
+    return load(data)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _check_variant(names: list[str], variant: str | None) -> None:
+    known = {one for name in names for one in method_class(name).variants}
+    if variant is not None and variant not in known:
+        raise CosdaError(
+            f"none of the methods has the profile '{variant}'.{nearest(variant, known)} "
+            f"Known: {', '.join(sorted(known)) or 'none'}."
+        )
+
+
+def _ablations(method: str, methods: list[str], text: str) -> list[str]:
+    if text == "all":
+        return list(ablations(method))
+    known = dict.fromkeys(one for name in methods for one in ablations(name))
+    for word in _words(text):
+        if word not in known:
+            raise CosdaError(
+                f"none of the methods has the ablation '{word}'.{nearest(word, known)} "
+                f"Known: {', '.join(known) or 'none'}."
+            )
+    return [word for word in _words(text) if word in ablations(method)]
+
+
+def _rules(method: str, text: str | None) -> list[str | None]:
+    if method_class(method).fixed_epochs == 0:
+        return [None]
+    return list(dict.fromkeys(_words(text or ""))) or [None]
+
+
+def _pairs(benchmark: Benchmark, text: str) -> list[Chain]:
+    if text == "all":
+        return list(permutations(benchmark.domains, 2))
+    found = _read(benchmark, text)
+    for chain in found:
+        if len(chain) > 2:
+            raise CosdaError(f"{'>'.join(chain)} is not a pair: it names {len(chain)} domains. Use --chains for it.")
+    return found
+
+
+def _chains(benchmark: Benchmark, text: str) -> list[Chain]:
+    if text == "all":
+        return list(permutations(benchmark.domains))
+    return [tuple(benchmark.domains)] if text == "default" else _read(benchmark, text)
+
+
+def _read(benchmark: Benchmark, text: str) -> list[Chain]:
+    found = []
+    for word in _words(text):
+        parts = word.split(">" if ">" in word else "2")
+        if len(parts) < 2:
+            raise CosdaError(f"'{word}' is not a chain: write source>target.{nearest(word, ('all', 'default'))}")
+        chain = tuple(_domain(benchmark, part.strip(), word) for part in parts)
+        benchmark.ordered(chain)
+        found.append(chain)
+    return found
+
+
+def _domain(benchmark: Benchmark, text: str, word: str) -> str:
+    """A domain by its name, or by its first letters where no other domain begins with them."""
+    if text in benchmark.domains:
+        return text
+    found = [name for name in benchmark.domains if text and name.lower().startswith(text.lower())]
+    if len(found) > 1:
+        raise CosdaError(f"'{text}' in '{word}' may be {' or '.join(found)}: write more letters.")
+    if not found:
+        raise CosdaError(
+            f"'{text}' in '{word}' is no domain of {benchmark.name}.{nearest(text, benchmark.domains)} "
+            f"It has: {', '.join(benchmark.domains)}. Write source>target with names or their first letters."
+        )
+    return found[0]

@@ -1,0 +1,239 @@
+"""The engine `ray`: each run is a task of a Ray cluster, which finds a place for it.
+
+Run folders lie on a file system that all nodes see, so a run whose worker or node has died goes on elsewhere from its
+last epoch. Ray is not asked to try again: `drive` does that in the same way for every engine.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cosda.bench.local import cores_here
+from cosda.bench.scheduler import Ended
+from cosda.bench.tasks import Task
+from cosda.bench.worker import Answer, Work, do_work
+from cosda.errors import CosdaError
+from cosda.run.prepare import Machine
+
+OBJECT_STORE = 2**27  # bytes; runs send nothing but words
+PROBE_SECONDS = 300.0  # Ray's workers come last on a busy machine, and a minute may pass until they have imported torch
+KNOCK_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a node must have in common with the machine on which the command was started."""
+
+    folder: Path  # where relative paths begin
+    token: Path  # a file that was just written beside the run folders
+    versions: dict[str, str]
+
+    def check(self) -> None:
+        """Go there, or say why runs on this node would not be the same runs."""
+        here = os.uname().nodename
+        if not self.token.exists():
+            raise CosdaError(
+                f"the node {here} does not see {self.token.parent}. Run folders must lie on a file system that all "
+                "nodes share, at the same path: give --out a folder there."
+            )
+        if not self.folder.is_dir():
+            raise CosdaError(f"the node {here} has no folder {self.folder}: start the command in one that all have.")
+        if (found := _versions()) != self.versions:
+            raise CosdaError(
+                f"the node {here} has {_listed(found)}, and the command {_listed(self.versions)}. "
+                "Results would not be the same: install the same versions on all nodes."
+            )
+        os.chdir(self.folder)
+
+
+def open_cluster(
+    workers: int | None, cores: int, gpus: float | None, address: str | None, out: Path, machine: Machine
+) -> RayEngine:
+    """Join the cluster at ``address``, or start one on this machine that ends with the command."""
+    ray = _import_ray()
+    options: dict[str, Any] = {}
+    if address is None:
+        runs = workers or max(1, cores_here() // cores)
+        options = {"num_cpus": runs * cores, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
+    elif address != "auto":
+        _knock(address)
+    try:
+        ray.init(address=address or "local", logging_level="error", log_to_driver=False, **options)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise _no_cluster(address or "local", str(error).strip().splitlines()[0]) from None
+    engine = RayEngine(ray, workers, cores, gpus, out, machine)
+    try:
+        engine.check_nodes()
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _knock(address: str) -> None:
+    """See whether anybody is there at all; Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "://" in address:
+        raise _no_cluster(address, "an address is host:port of the cluster's head, or auto.")
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+    except OSError as error:
+        raise _no_cluster(address, f"{error.strerror or error}.") from None
+
+
+def _no_cluster(address: str, reason: str) -> CosdaError:
+    return CosdaError(
+        f"no Ray cluster at '{address}': {reason} Start one with 'ray start --head' and give its host:port, "
+        "or leave --address out."
+    )
+
+
+class RayEngine:
+    """Runs as tasks of a cluster, no more at a time than its nodes have room for."""
+
+    def __init__(
+        self, ray: Any, workers: int | None, cores: int, gpus: float | None, out: Path, machine: Machine
+    ) -> None:
+        self.ray, self.workers, self.cores = ray, workers, cores
+        wanted = 1.0 if gpus is None else gpus
+        has_gpus = machine.device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0
+        self.gpus = wanted if has_gpus else 0.0
+        # Ray shows each task the GPUs that it may use, and no other.
+        self.machine = replace(machine, device="cuda" if self.gpus else "cpu")
+        self.out = out
+        self.place = Place(Path.cwd(), _new_token(out), _versions())
+        self._running: dict[Any, Task] = {}
+
+    def check_nodes(self) -> None:
+        """Ask every node whether runs can be done there; say so before the first has failed."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
+        asked = [
+            self._remote(_check, 0, 0)
+            .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+            .remote(self.place)
+            for node in nodes
+        ]
+        try:
+            for complaint in self.ray.get(asked, timeout=PROBE_SECONDS):
+                if complaint:
+                    raise CosdaError(complaint)
+        except self.ray.exceptions.GetTimeoutError:
+            raise CosdaError(
+                f"a node of the cluster has not answered within {PROBE_SECONDS:g} s. If it is busy, start the same "
+                "command later; if it hangs, restart Ray there. 'ray status' shows the nodes."
+            ) from None
+        except self.ray.exceptions.RayError as error:
+            raise CosdaError(
+                f"a node of the cluster cannot run cosda: {str(error).strip().splitlines()[-1]}. "
+                "Install the same cosda on all nodes."
+            ) from None
+        if self._slots() == 0:
+            raise CosdaError(
+                f"no node of the cluster has room for a run of {self.cores} cores and {self.gpus:g} GPUs. "
+                "Lower --cores-per-run or --gpus-per-run."
+            )
+
+    def free(self) -> int:
+        """Places on nodes that are alive now; nodes may come and go."""
+        return self._slots() - len(self._running)
+
+    def start(self, task: Task) -> None:
+        """Hand a run to the cluster."""
+        work = Work(task.job, task.plan.name, self.out, self.machine)
+        self._running[self._remote(_run, self.cores, self.gpus).remote(self.place, work)] = task
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """Answers of tasks, and the deaths of their workers or nodes."""
+        ready, _ = self.ray.wait(list(self._running), num_returns=1, timeout=seconds)
+        ended = []
+        for reference in ready:
+            task = self._running.pop(reference)
+            try:
+                ended.append(Ended(task, self.ray.get(reference)))
+            except self.ray.exceptions.RayTaskError as error:  # an error of ours that `do_work` did not foresee
+                ended.append(Ended(task, Answer(str(error))))
+            except self.ray.exceptions.RayError as error:
+                ended.append(Ended(task, Answer(), _death(error)))
+        return ended
+
+    def close(self) -> None:
+        """Stop all tasks and leave the cluster; one that was started here ends."""
+        for reference in self._running:
+            with suppress(self.ray.exceptions.RayError):
+                self.ray.cancel(reference, force=True)
+        self.place.token.unlink(missing_ok=True)
+        self.ray.shutdown()
+
+    def _remote(self, function: Any, cores: float, gpus: float) -> Any:
+        return self.ray.remote(num_cpus=cores, num_gpus=gpus, max_retries=0)(function)
+
+    def _slots(self) -> int:
+        found = 0
+        for node in self.ray.nodes():
+            if node["Alive"]:
+                has = node["Resources"]
+                room = has.get("CPU", 0) // self.cores
+                found += int(min(room, has.get("GPU", 0) // self.gpus) if self.gpus else room)
+        return min(found, self.workers) if self.workers else found
+
+
+def _new_token(out: Path) -> Path:
+    """A file that this command alone has written; those of commands that were killed on this machine go."""
+    begin = f".cosda-{os.uname().nodename}-"
+    for old in out.glob(f"{begin}*"):
+        try:
+            os.kill(int(old.name.removeprefix(begin)), 0)
+        except (ValueError, ProcessLookupError):
+            old.unlink(missing_ok=True)
+        except PermissionError:  # it is alive and somebody else's
+            continue
+    token = out / f"{begin}{os.getpid()}"
+    token.touch()
+    return token
+
+
+def _check(place: Place) -> str:
+    try:
+        place.check()
+    except CosdaError as error:
+        return str(error)
+    return ""
+
+
+def _run(place: Place, work: Work) -> Answer:
+    """One run in a Ray worker; a node that came later is checked here."""
+    complaint = _check(place)
+    return Answer(complaint) if complaint else do_work(work)
+
+
+def _death(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"Ray says {type(error).__name__}" + (f": {lines[0]}" if lines else "")
+
+
+def _versions() -> dict[str, str]:
+    return {"cosda": version("cosda"), "torch": str(torch.__version__)}
+
+
+def _listed(versions: dict[str, str]) -> str:
+    return " and ".join(f"{name} {number}" for name, number in versions.items())
+
+
+def _import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # says nothing to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
+    try:
+        import ray
+    except ImportError:
+        raise CosdaError("--engine ray needs Ray: pip install 'cosda[ray]'.") from None
+    return ray

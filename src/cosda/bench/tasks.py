@@ -1,0 +1,123 @@
+"""What is known of each run before anything is done: its folder, its source model, and how far it has come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cosda.api import make_plan
+from cosda.bench.jobs import Chain, Job, open_benchmark
+from cosda.config.resolve import Plan, resolve
+from cosda.files import write_json
+from cosda.run.source import source_name
+
+State = Literal["done", "partial", "missing"]
+Place = tuple[int, int]  # stage and epoch
+NOWHERE: Place = (-1, -1)
+
+
+@dataclass(frozen=True, eq=False)  # a task is itself alone; its plan cannot be hashed
+class Task:
+    """A job with its resolved settings, its run folder and that of its source model."""
+
+    job: Job
+    plan: Plan
+    path: Path
+    source: Path
+
+    @property
+    def state(self) -> State:
+        """How far the run has come, as its folder says."""
+        if (self.path / "done.json").exists():
+            return "done"
+        return "partial" if (self.path / "config.json").exists() else "missing"
+
+    @property
+    def source_is_ready(self) -> bool:
+        """Whether the source model has been trained."""
+        return (self.source / "done.json").exists()
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of all targets together."""
+        return sum(self.plan.section("adapt", target).epochs for target in self.plan.domains[1:])
+
+    def reached(self) -> tuple[Place, Place]:
+        """The last finished epoch of the source model and of the run: what grows as long as there is progress."""
+        return _last_epoch(self.source), _last_epoch(self.path)
+
+    def progress(self) -> str:
+        """Where the run is now, in words."""
+        (_, source_epoch), (stage, epoch) = self.reached()
+        domains = self.plan.domains
+        if stage < 0 and not self.source_is_ready:
+            total = self.plan.section("source").epochs
+            return f"source {domains[0]}, epoch {source_epoch + 1}/{total}" if source_epoch >= 0 else "preparing"
+        stage = max(stage, 1)
+        total = self.plan.section("adapt", domains[stage]).epochs
+        if epoch + 1 == total and stage + 1 < len(domains):
+            stage, epoch = stage + 1, -1
+            total = self.plan.section("adapt", domains[stage]).epochs
+        return f"{domains[stage]} ({stage}/{len(domains) - 1}), epoch {epoch + 1}/{total}"
+
+    def remember_failure(self, reason: str) -> None:
+        """Leave the reason beside what there is of the run; it goes when the run is tried again."""
+        if self.path.exists():
+            write_json(self.path / "failed.json", {"reason": reason})
+
+    def forget_failure(self) -> None:
+        """The run is tried again."""
+        (self.path / "failed.json").unlink(missing_ok=True)
+
+
+def make_tasks(jobs: Sequence[Job], out: Path, cache: Path | None) -> list[Task]:
+    """Resolve all jobs. The images are looked at once for each chain, however many runs go along it."""
+    frames: dict[tuple[str, Chain], Plan] = {}
+    tasks = []
+    for job in jobs:
+        benchmark = open_benchmark(job.data)
+        if (job.data, job.domains) not in frames:
+            frames[job.data, job.domains] = make_plan(benchmark, "source", job.domains, cache=cache)
+        plan = _plan(job, frames[job.data, job.domains])
+        tasks.append(Task(job, plan, out / plan.name, out / "sources" / source_name(plan)))
+    return tasks
+
+
+def _plan(job: Job, frame: Plan) -> Plan:
+    """The plan that `run_chain` will make for the job, with the fingerprints of a plan for the same images."""
+    return resolve(
+        benchmark=frame.benchmark,
+        fingerprint=frame.fingerprint,
+        source_fingerprint=frame.source_fingerprint,
+        protocol=frame.protocol,
+        headline=frame.headline,
+        domains=frame.domains,
+        classes=frame.classes,
+        input_width=frame.input_width,
+        method=job.method,
+        variant=job.variant,
+        ablation=job.ablation,
+        seed=job.seed,
+        changes=job.settings,
+        select=job.select,
+    )
+
+
+def _last_epoch(folder: Path) -> Place:
+    """The furthest stage and epoch in timing.jsonl; half a line at its end is one that is being written."""
+    try:
+        lines = (folder / "timing.jsonl").read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return NOWHERE
+    return max((_place(line) for line in lines), default=NOWHERE)
+
+
+def _place(line: bytes) -> Place:
+    try:
+        facts = json.loads(line)
+        return int(facts["stage"]), int(facts["epoch"])
+    except (ValueError, KeyError, TypeError):
+        return NOWHERE

@@ -1,0 +1,68 @@
+"""One run, wherever it is done: what an engine sends to a process, and what comes back."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cosda.api import run_chain
+from cosda.bench.jobs import Job, open_benchmark
+from cosda.errors import CosdaError
+from cosda.run.prepare import Machine
+from cosda.watch import Watcher
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job, the name that its run folder must have, and where to do it."""
+
+    job: Job
+    name: str
+    out: Path
+    machine: Machine
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Why a run failed (empty if it did not), and what a person should know of it."""
+
+    reason: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class _Notes(Watcher):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def do_work(work: Work) -> Answer:
+    """Do one run or what is left of it. A failure is an answer too, and not an error of the process."""
+    notes, job = _Notes(), work.job
+    try:
+        run = run_chain(
+            open_benchmark(job.data),
+            job.method,
+            domains=job.domains,
+            changes=job.settings,
+            variant=job.variant,
+            ablation=job.ablation,
+            select=job.select,
+            seed=job.seed,
+            out=work.out,
+            machine=work.machine,
+            watcher=notes,
+        )
+        if run.path.name != work.name:
+            raise CosdaError(
+                f"{job.data} holds other images here than where the command was started: the run became "
+                f"{run.path.name} and not {work.name}. Give all machines the same data."
+            )
+    except CosdaError as error:
+        return Answer(str(error), notes.texts)
+    except Exception:
+        return Answer(traceback.format_exc(), notes.texts)
+    return Answer("", notes.texts)

@@ -1,0 +1,278 @@
+"""The packed cache: every image is decoded once and then read from a memory map.
+
+    <cache>/keys/<what stat says>            the content key of files that have not been touched since
+    <cache>/packs/<content key>-<size>-v1/   pixels.u8 (N, S, S, 3) and pack.json
+
+A pack is named by the bytes of its files, so that a moved, copied or renamed folder finds it again and a
+changed image does not. It is made in a folder ``….partial`` under a lock and renamed when it is whole:
+after a kill there is no half pack, and of two processes one waits and uses what the other made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, in_parallel, read, read_bytes
+from cosda.data.domain import Domain, Files, Index, Items
+from cosda.errors import CosdaError
+
+VERSION = 1  # raise it whenever the decoded pixels change
+Skipped = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A domain whose images can be read, without those that cannot: (name, reason) of each."""
+
+    domain: Domain
+    skipped: Skipped
+
+
+def default_cache() -> Path:
+    """``$COSDA_CACHE``, or ``~/.cache/cosda``."""
+    return Path(os.environ.get("COSDA_CACHE") or Path.home() / ".cache" / "cosda").expanduser()
+
+
+def pack(
+    domain: Domain,
+    size: int,
+    cache: Path | None = None,
+    strict: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Packed:
+    """Decode a domain's images to ``size``, once, and map them into memory; arrays pass as they are.
+
+    ``progress(done, total)`` is called while files are read for their key, and again while they are decoded.
+    Images that cannot be decoded are left out and listed, or with ``strict`` stop everything.
+    """
+    if not isinstance(domain.items, Files):
+        return Packed(domain, [])
+    cache = cache or default_cache()
+    place = pack_path(domain, size, cache, workers, progress)
+    name = place.name
+    if not _is_whole(place):
+        needed = len(domain) * size * size * 3
+        with _explained(cache, needed), _locked(cache, name):
+            if not _is_whole(place):  # it may have been made while this process waited
+                _sweep(cache, name)
+                _make(place, domain.items, size, workers, progress)
+    facts = json.loads((place / "pack.json").read_text(encoding="utf-8"))
+    reasons = {int(position): reason for position, reason in facts["skipped"]}
+    _judge(domain, domain.items, reasons, strict)
+    pixels = np.memmap(place / "pixels.u8", np.uint8, "r", shape=(facts["count"], size, size, 3))
+    return _without(domain, domain.items, reasons, pixels)
+
+
+def pack_path(
+    domain: Domain, size: int, cache: Path | None = None, workers: int | None = None, progress: Progress | None = None
+) -> Path:
+    """Where the pack of a domain lies, or will."""
+    name = f"{content_key(domain, cache, workers, progress)}-{size}-v{VERSION}"
+    return (cache or default_cache()) / "packs" / name
+
+
+def unpacked(
+    domain: Domain,
+    size: int,
+    strict: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Packed:
+    """The same as `pack`, bit for bit, without a cache: originals are decoded when they are asked for."""
+    files = domain.items
+    if not isinstance(files, Files):
+        return Packed(domain, [])
+    results = in_parallel(lambda i: _try_read(files, i, size), len(files), workers, progress)
+    reasons = {position: result for position, result in enumerate(results) if isinstance(result, str)}
+    _judge(domain, files, reasons, strict)
+    names = tuple(name for position, name in enumerate(files.names) if position not in reasons)
+    return _without(domain, files, reasons, Decoder(Files(files.root, names), size, workers))
+
+
+def content_key(
+    domain: Domain,
+    cache: Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> str:
+    """A name for the samples of a domain: equal for equal bytes in equal order, whatever labels and names.
+
+    Files are read once; as long as their sizes and times stay, the key is then taken from the cache.
+    """
+    items = domain.items
+    if isinstance(items, Decoder):
+        return _digest([_files_key(items.files, cache, workers, progress).encode(), str(items.size).encode()])
+    if isinstance(items, Files):
+        return _files_key(items, cache, workers, progress)
+    return _digest(_array_bytes(items))
+
+
+def _files_key(files: Files, cache: Path | None, workers: int | None, progress: Progress | None) -> str:
+    stat_key = _digest(_stat_line(files, i) for i in range(len(files)))
+    memo = (cache or default_cache()) / "keys" / stat_key
+    with suppress(OSError):
+        return memo.read_text(encoding="ascii")
+    key = _digest(in_parallel(lambda i: _file_digest(files.path(i)), len(files), workers, progress))
+    with suppress(OSError):  # a key that cannot be kept is only slower
+        memo.parent.mkdir(parents=True, exist_ok=True)
+        temporary = memo.with_name(f"{memo.name}.{os.getpid()}.tmp")
+        temporary.write_text(key, encoding="ascii")
+        os.replace(temporary, memo)
+    return key
+
+
+def _stat_line(files: Files, position: int) -> bytes:
+    """What tells that a file is untouched.
+
+    The root is not in it, so that a folder may be moved; the time at which its entry changed is, because
+    archives may give all files one time of modification.
+    """
+    try:
+        stat = os.stat(files.path(position))
+    except OSError:
+        return f"{files.names[position]}\0missing\n".encode(errors="surrogateescape")
+    facts = f"{files.names[position]}\0{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}\n"
+    return facts.encode(errors="surrogateescape")
+
+
+def _file_digest(path: Path) -> bytes:
+    try:
+        return hashlib.blake2b(read_bytes(path), digest_size=16).digest()
+    except Unreadable:
+        return b"\0" * 16
+
+
+def _array_bytes(items: Items) -> Iterator[bytes]:
+    yield f"{items.dtype.str} {items.shape}".encode()
+    for start in range(0, len(items), 4096):
+        rows = np.arange(start, min(start + 4096, len(items)))
+        yield np.ascontiguousarray(items[rows]).tobytes()
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        total.update(part)
+    return total.hexdigest()
+
+
+def _try_read(files: Files, position: int, size: int) -> Pixels | str:
+    """The image, or why there is none."""
+    try:
+        return read(files.path(position), size)
+    except Unreadable as error:
+        return str(error)
+
+
+def _make(place: Path, files: Files, size: int, workers: int | None, progress: Progress | None) -> None:
+    """Write a pack. Plain writes, not a writable map: a full disk is then an error and not a crash."""
+    partial = place.with_name(f"{place.name}.partial")
+    for left in (place, partial):  # damaged, or of a killed process: this one holds the lock
+        shutil.rmtree(left, ignore_errors=True)
+    partial.mkdir(parents=True)
+    skipped: list[tuple[int, str]] = []
+    try:
+        with (partial / "pixels.u8").open("wb") as out:
+            results = in_parallel(lambda i: _try_read(files, i, size), len(files), workers, progress)
+            for position, result in enumerate(results):
+                if isinstance(result, str):
+                    skipped.append((position, result))
+                else:
+                    out.write(result.data)
+            _flush(out)
+        facts = {"count": len(files) - len(skipped), "size": size, "skipped": skipped}
+        with (partial / "pack.json").open("w", encoding="utf-8") as out:
+            json.dump(facts, out)
+            _flush(out)
+        os.rename(partial, place)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _flush(file: Any) -> None:
+    """Have the bytes on disk before the rename says that they are."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether there is a finished pack whose pixels have the length that they should have."""
+    try:
+        facts = json.loads((place / "pack.json").read_text(encoding="utf-8"))
+        length = (place / "pixels.u8").stat().st_size
+    except (OSError, ValueError):
+        return False
+    return bool(length == facts["count"] * facts["size"] ** 2 * 3)
+
+
+@contextmanager
+def _locked(cache: Path, name: str, timeout: float = -1) -> Iterator[None]:
+    """Be the only process that makes this pack."""
+    (cache / "locks").mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / "locks" / f"{name}.lock", timeout=timeout):
+        yield
+
+
+def _sweep(cache: Path, mine: str) -> None:
+    """Remove what killed processes left of other packs: partial ones whose lock nobody holds."""
+    for partial in (cache / "packs").glob("*.partial"):
+        if partial.stem != mine:
+            with suppress(Timeout, OSError), _locked(cache, partial.stem, timeout=0):
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _explained(cache: Path, needed: int) -> Iterator[None]:
+    """Say what a full disk or an unwritable folder means for the user."""
+    advice = "Set COSDA_CACHE to another folder, or use --no-pack."
+    try:
+        (cache / "packs").mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(cache).free
+        if free < needed:
+            raise CosdaError(
+                f"the cache {cache} has {free / 2**20:.0f} MiB left, and a pack of {needed / 2**20:.0f} MiB "
+                f"is to be made. {advice}"
+            )
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CosdaError(f"the cache {cache} cannot be written: {reason}. {advice}") from error
+
+
+def _judge(domain: Domain, files: Files, reasons: dict[int, str], strict: bool) -> None:
+    """Stop where nothing can be read, or under ``strict`` where anything cannot."""
+    if reasons and (strict or len(reasons) == len(files)):
+        count = "none" if len(reasons) == len(files) else f"{len(reasons)}"
+        shown = "; ".join(f"{files.path(i)}: {reason}" for i, reason in list(reasons.items())[:5])
+        verb = "can" if count == "none" else "cannot"
+        raise CosdaError(
+            f"{count} of the {len(files)} images of {domain.name} {verb} be read ({shown}). "
+            f"Mend or remove them; 'cosda doctor' lists all."
+        )
+
+
+def _without(domain: Domain, files: Files, reasons: dict[int, str], items: Items) -> Packed:
+    """The domain with decoded items, its labels and splits without the images that were left out."""
+    kept = np.array([i for i in range(len(files)) if i not in reasons], np.int64)
+    moved = np.full(len(files), -1, np.int64)
+    moved[kept] = np.arange(len(kept))
+
+    def follow(positions: Index) -> Index:
+        return moved[positions][moved[positions] >= 0]
+
+    labels = None if domain.labels is None else domain.labels[kept]
+    whole = replace(domain, items=items, labels=labels, train=follow(domain.train), test=follow(domain.test))
+    return Packed(whole, [(files.names[position], reason) for position, reason in reasons.items()])

@@ -1,0 +1,168 @@
+"""From an image file to pixels: uint8 (S, S, 3), whatever the file's format, colours and orientation.
+
+This is the only place where images are decoded, so that the packed cache and the originals give equal bits.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import simplejpeg
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from cosda.data.domain import Files, Index
+from cosda.errors import CosdaError
+
+T = TypeVar("T")
+Pixels = NDArray[np.uint8]
+Progress = Callable[[int, int], None]
+
+EXTENSIONS = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_ORIENTATION = 0x0112  # the EXIF tag
+_BATCH = 64  # images per thread that may wait to be used: bounds the memory
+
+
+class Unreadable(Exception):
+    """A file that cannot be decoded; the message is the reason."""
+
+
+def is_image(name: str) -> bool:
+    """Whether a file is an image, by its name. macOS leaves hidden ``._photo.jpg`` beside images."""
+    return not name.startswith(".") and name.lower().endswith(EXTENSIONS)
+
+
+def read(path: Path, size: int) -> Pixels:
+    """The image at ``path`` as uint8 (S, S, 3)."""
+    return decode(read_bytes(path), size)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file as it is; one that cannot be read is `Unreadable`."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise Unreadable("the file is missing") from None
+    except OSError as error:
+        raise Unreadable(f"the file cannot be read: {error.strerror}") from None
+
+
+def decode(data: bytes, size: int) -> Pixels:
+    """The image in ``data`` as uint8 (S, S, 3): in RGB, upright, resized without keeping its aspect."""
+    if not data:
+        raise Unreadable("the file is empty")
+    try:
+        image = _decode_jpeg(data, size) or _decode_any(data)
+        return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+    except Unreadable:
+        raise
+    except UnidentifiedImageError:
+        raise Unreadable("not an image in a known format") from None
+    except Exception as error:  # decoders raise nearly anything on damaged bytes
+        raise Unreadable(f"damaged: {error}") from None
+
+
+def _decode_jpeg(data: bytes, size: int) -> Image.Image | None:
+    """The usual photograph, by the faster decoder; None where Pillow must judge.
+
+    A large photograph is decoded at 1/2, 1/4 or 1/8, never below twice the wanted size: resizing from there
+    differs from resizing the whole by less than half a grey level on average.
+    """
+    if not data.startswith(b"\xff\xd8"):
+        return None
+    try:
+        colours = simplejpeg.decode_jpeg_header(data)[2]
+        if colours in ("CMYK", "YCCK"):
+            return None
+        pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=2 * size, min_width=2 * size, min_factor=2)
+    except ValueError:  # damaged, or only unusual
+        return None
+    image = Image.fromarray(pixels)
+    if b"Exif\0\0" in data[:65536]:
+        turned = Image.open(io.BytesIO(data)).getexif().get(_ORIENTATION, 1)
+        if turned != 1:
+            image.getexif()[_ORIENTATION] = turned
+            image = ImageOps.exif_transpose(image)
+    return image
+
+
+def _decode_any(data: bytes) -> Image.Image:
+    """Every other format, by Pillow."""
+    image: Image.Image = Image.open(io.BytesIO(data))
+    image.load()
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16"):  # convert() would clip at 255 what runs to 65535
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise Unreadable("32-bit pixels, whose range is unknown; save it with 8 or 16 bits")
+    if image.has_transparency_data:
+        clear = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
+    return image.convert("RGB")
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_parallel(
+    work: Callable[[int], T], count: int, workers: int | None = None, progress: Progress | None = None
+) -> Iterator[T]:
+    """``work(0), work(1), …`` in order, done by threads: reading, hashing and decoding release the GIL."""
+    workers = workers or cores()
+    done = 0
+    with ThreadPoolExecutor(workers, thread_name_prefix="cosda-images") as pool:
+        for start in range(0, count, _BATCH * workers):
+            for result in pool.map(work, range(start, min(start + _BATCH * workers, count))):
+                yield result
+                done += 1
+                if progress:
+                    progress(done, count)
+
+
+class Decoder:
+    """Images on disk with the face of an array: they are decoded when they are asked for."""
+
+    def __init__(self, files: Files, size: int, workers: int | None = None) -> None:
+        self.files = files
+        self.size = size
+        self._workers = workers or cores()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, S, S, 3)."""
+        return (len(self.files), self.size, self.size, 3)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always uint8."""
+        return np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: Index, /) -> Pixels:
+        positions = np.arange(len(self))[index]
+        pixels = np.empty((positions.size, *self.shape[1:]), np.uint8)
+        for row, image in enumerate(self._pool.map(self._read, positions.ravel().tolist())):
+            pixels[row] = image
+        return pixels.reshape(*positions.shape, *self.shape[1:])
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._workers, thread_name_prefix="cosda-images")
+
+    def _read(self, position: int) -> Pixels:
+        path = self.files.path(position)
+        try:
+            return read(path, self.size)
+        except Unreadable as error:
+            raise CosdaError(f"{path} could be read before and now cannot: {error}.") from None

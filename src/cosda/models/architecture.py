@@ -1,0 +1,49 @@
+"""What a model file says of a network's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from cosda.errors import CosdaError, nearest
+from cosda.models.encoders import build_encoder
+from cosda.models.masks import add_masks
+from cosda.models.network import Network
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """All that is needed to build a network of the same shape again; its weights are stored apart."""
+
+    encoder: str
+    bottleneck: int
+    classes: int
+    input_width: int | None = None  # of feature vectors; None for images
+    classifier: str | None = None  # where the last layer sat in a model of the user's own; see `wrap`
+    domains: tuple[str, ...] = ()  # those that have a mask; see `masks`
+
+    def build(self, weights: str | None = None) -> Network:
+        """A network with a new head on an encoder with the given weights (see `build_encoder`)."""
+        if self.encoder == "wrapped":
+            raise CosdaError(
+                "this network is a model of your own that cosda wrapped, and only your code can build it: "
+                "cosda.load(path, build=function), where the function returns such a model, trained or not."
+            )
+        encoder = build_encoder(self.encoder, weights, self.input_width)
+        network = Network.build(encoder, encoder.width, self.bottleneck, self.classes)
+        return add_masks(network, self.bottleneck, self.domains) if self.domains else network
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for model.json; a model without masks is described as it always was."""
+        values = asdict(self) | {"domains": list(self.domains)}
+        return {key: value for key, value in values.items() if key != "domains" or value}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Architecture:
+        """The reverse of `as_json`."""
+        known = {field.name for field in fields(cls)}
+        for key in values:
+            if key not in known:
+                raise CosdaError(f"an architecture has no '{key}'.{nearest(key, known)}")
+        return cls(**{**values, "domains": tuple(values.get("domains", ()))})

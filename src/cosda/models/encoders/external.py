@@ -1,0 +1,192 @@
+"""Encoders of other libraries, where these are installed: `timm/NAME`, `torchvision/NAME`, `hf/NAME`.
+
+Each library's network loses its last layer and gives pooled features. Their width is measured by a trial
+forward, since the libraries' own attributes do not agree on what it means.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cosda.errors import CosdaError, nearest
+from cosda.models.encoders.base import IMAGENET, Encoder, Preprocessing
+from cosda.models.encoders.weights import first_line, is_head, load_weights, read_weights, some
+
+EXTRAS = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
+
+
+class External(Encoder):
+    """A network of another library as an encoder."""
+
+    def __init__(self, name: str, body: nn.Module, preprocessing: Preprocessing) -> None:
+        super().__init__()
+        self.body = body
+        self.preprocessing = preprocessing
+        self.width = _measured_width(name, self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (B, width) of images (B, 3, H, W)."""
+        features: Tensor = self.body(images)
+        return features
+
+
+class PooledTransformer(nn.Module):
+    """A vision model of transformers, whose output is a record, reduced to one feature vector an image."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        vision = getattr(model, "vision_model", model)  # the half of CLIP and its kin that sees
+        # ViT's pooler is a Linear layer that classification checkpoints leave out: it would be random.
+        pooler = getattr(vision, "pooler", None)
+        self.ignores_pooler = isinstance(pooler, nn.Module) and any(
+            isinstance(module, nn.Linear) for module in pooler.modules()
+        )
+        if self.ignores_pooler:
+            vision.pooler = None
+        self.model = vision
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The pooled output; else the first token (B, T, d), or the mean of the map (B, d, H, W)."""
+        output = self.model(pixel_values=images)
+        pooled: Tensor | None = getattr(output, "pooler_output", None)
+        if pooled is not None and not self.ignores_pooler:
+            return pooled.flatten(1)
+        last: Tensor = output.last_hidden_state
+        return last[:, 0] if last.ndim == 3 else last.mean(dim=(2, 3))
+
+
+def build_external(name: str, weights: str | None = None) -> External:
+    """Build `timm/NAME`, `torchvision/NAME` or `hf/NAME`.
+
+    ``weights``: None or "random" for an untrained network, "pretrained" for those that the library fetches,
+    or a file.
+    """
+    library, _, model = name.partition("/")
+    if library == "hf":
+        return External(name, *_transformers(model, None if weights == "random" else weights))
+    build = _timm if library == "timm" else _torchvision
+    body, preprocessing = build(model, pretrained=weights == "pretrained")
+    if weights not in (None, "random", "pretrained"):
+        load_weights(body, weights)
+    return External(name, body, preprocessing)
+
+
+def _timm(name: str, pretrained: bool) -> tuple[nn.Module, Preprocessing]:
+    timm = _library("timm", "timm")
+    if not timm.is_model(name):
+        raise CosdaError(f"timm has no model '{name}'.{nearest(name, timm.list_models())}")
+    try:
+        body: nn.Module = timm.create_model(name, pretrained=pretrained, num_classes=0)
+    except Exception as error:  # timm passes on whatever its download library raises
+        raise _not_built("timm", name, pretrained, error) from error
+    data = _library("timm.data", "timm").resolve_model_data_config(body)
+    return body, Preprocessing(data["input_size"][-1], tuple(data["mean"]), tuple(data["std"]))
+
+
+def _torchvision(name: str, pretrained: bool) -> tuple[nn.Module, Preprocessing]:
+    models = _library("torchvision.models", "torchvision")
+    if name not in models.list_models(module=models):
+        raise CosdaError(f"torchvision has no classifier '{name}'.{nearest(name, models.list_models(module=models))}")
+    try:
+        body: nn.Module = models.get_model(name, weights="DEFAULT" if pretrained else None)
+    except Exception as error:
+        raise _not_built("torchvision", name, pretrained, error) from error
+    linears = [path for path, module in body.named_modules() if isinstance(module, nn.Linear)]
+    if not linears:
+        raise CosdaError(f"torchvision/{name} has no last Linear layer to take off, so it is no encoder.")
+    body.set_submodule(linears[-1], nn.Identity())
+    transform = models.get_model_weights(name).DEFAULT.transforms()
+    return body, Preprocessing(transform.crop_size[0], tuple(transform.mean), tuple(transform.std))
+
+
+def _transformers(name: str, weights: str | None) -> tuple[nn.Module, Preprocessing]:
+    """Build a model of the hub, or of a folder that holds one. transformers itself reads the weights.
+
+    Names of weights differ between its files and its modules, and only transformers can translate them.
+    """
+    transformers = _library("transformers", "transformers")
+    state = read_weights(weights) if weights not in (None, "pretrained") else None
+    try:
+        config = transformers.AutoConfig.from_pretrained(name)
+        model = transformers.AutoModel.from_config(config)
+        missing: list[str] = []
+        if weights is not None:
+            model, found = type(model).from_pretrained(
+                name if state is None else None,
+                config=config,
+                state_dict=state,
+                use_safetensors=True,  # the hub's older files are pickles
+                output_loading_info=True,
+            )
+            missing = sorted(key for key in found["missing_keys"] if not is_head(key))
+    except Exception as error:  # OSError, ValueError, hub errors, and import errors in disguise
+        _library("torchvision", None)  # transformers hides that torchvision cannot be imported; say it first
+        raise _not_built("transformers", name, weights == "pretrained", error) from error
+    if missing:
+        raise CosdaError(f"the weights '{weights}' do not fit hf/{name}. missing: {some(missing)}.")
+    return PooledTransformer(model), _transformers_preprocessing(name, model.config)
+
+
+def _transformers_preprocessing(name: str, config: Any) -> Preprocessing:
+    """What the model's preprocessor_config.json says, and ImageNet's values for what it leaves out."""
+    vision = getattr(config, "vision_config", config)
+    values: dict[str, Any] = {}
+    try:
+        mixin = _library("transformers.image_processing_base", "transformers").ImageProcessingMixin
+        values, _ = mixin.get_image_processor_dict(name)
+    except OSError:
+        pass  # not every model has one
+    size = values.get("crop_size") or values.get("size") or getattr(vision, "image_size", None) or IMAGENET.size
+    if isinstance(size, dict):
+        size = size.get("height") or size.get("shortest_edge") or IMAGENET.size
+    if isinstance(size, list | tuple):
+        size = size[0]
+    mean, std = values.get("image_mean") or IMAGENET.mean, values.get("image_std") or IMAGENET.std
+    return Preprocessing(int(size), tuple(mean), tuple(std))
+
+
+def _library(module: str, extra: str | None) -> Any:
+    """Import a module of an optional library; with no ``extra``, one that need not be there at all."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        if extra is None:
+            return None
+        raise CosdaError(
+            f"{extra} is not installed, or not whole ({first_line(error)}): pip install 'cosda[{extra}]'."
+        ) from None
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+        raise CosdaError(
+            f"torchvision cannot be imported: its compiled operators are missing ({first_line(error)}). "
+            "It was built for another torch, as happens with a CPU build of torch and the registry's "
+            "torchvision. Install the torchvision that belongs to your torch (see pytorch.org), or use a "
+            "built-in encoder, such as 'resnet50' or 'lite0', which needs neither torchvision nor timm."
+        ) from None
+
+
+def _not_built(library: str, name: str, pretrained: bool, error: Exception) -> CosdaError:
+    what = "its pretrained weights" if pretrained else "it"
+    hint = " Without a network connection, give weights=FILE." if pretrained else ""
+    return CosdaError(f"{library} could not build '{name}' or get {what}: {first_line(error)}.{hint}")
+
+
+def _measured_width(name: str, encoder: Encoder) -> int:
+    size = encoder.preprocessing.size
+    training = encoder.training
+    try:
+        with torch.no_grad():
+            features = encoder.eval()(torch.zeros(1, 3, size, size))
+    except Exception as error:
+        raise CosdaError(f"{name} is no encoder of {size}x{size} images: {first_line(error)}.") from error
+    finally:
+        encoder.train(training)
+    if not isinstance(features, Tensor) or features.ndim != 2:
+        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise CosdaError(f"{name} gives {shape} for one image, where (1, width) is needed: no encoder.")
+    return features.shape[1]

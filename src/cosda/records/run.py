@@ -1,0 +1,154 @@
+"""A run folder as read back, finished or not; `cosda.records.folder` says what it holds. No torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cosda import metrics
+from cosda.errors import CosdaError
+from cosda.files import Json
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as read back."""
+
+    path: Path
+    config: Json
+    records: tuple[Json, ...]
+    timing: tuple[Json, ...]
+    done: Json | None
+    environment: Json = field(default_factory=dict)
+    damage: str = ""  # why nothing of the folder could be read; its config is then empty
+    failure: str = ""  # why a benchmark could not finish it
+
+    @property
+    def label(self) -> str:
+        """How tables call this run: method, variant where it is not the default one, and ablation."""
+        return str(self.config["label"])
+
+    @property
+    def domains(self) -> list[str]:
+        """The chain, source first."""
+        return list(self.config["domains"])
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return int(self.config["seed"])
+
+    def of(self, kind: str, **wanted: Any) -> Iterator[Json]:
+        """Records of one kind whose fields have the wanted values."""
+        for record in self.records:
+            if record["kind"] == kind and all(record.get(k) == v for k, v in wanted.items()):
+                yield record
+
+    def accuracy(self, record: Mapping[str, Any]) -> float:
+        """The benchmark's headline accuracy of an accuracy record."""
+        return metrics.accuracy(self.config["headline"], record["correct"], record["images"])
+
+    def matrix(self, other: bool = False) -> list[list[float]] | None:
+        """``accuracy[stage][domain]`` of the models handed on, or None while a cell is missing.
+
+        ``other``: with the other BatchNorm statistics, which differ from stage 1 on.
+        """
+        found = {
+            (r["stage"], r["domain"]): self.accuracy(r)
+            for r in self.records
+            if r["kind"] == ("alternative" if other and r["stage"] else "accuracy")
+            and r["epoch"] is None
+            and r["split"] == "test"
+        }
+        wanted = [[(stage, domain) for domain in self.domains] for stage in range(len(self.domains))]
+        if any(cell not in found for row in wanted for cell in row):
+            return None
+        return [[found[cell] for cell in row] for row in wanted]
+
+    def summary(self) -> Json:
+        """The matrix and the numbers that follow from it; empty while a cell is missing."""
+        matrix = self.matrix()
+        if matrix is None:
+            return {"domains": self.domains, "select": self.config["select"], "accuracy": None}
+        return {
+            "domains": self.domains,
+            "select": self.config["select"],
+            "accuracy": matrix,
+            "average": metrics.average_accuracy(matrix),
+            "adaptation": metrics.adaptation(matrix),
+            "source_drop": metrics.source_drop(matrix),
+            "harmonic": metrics.harmonic_mean(matrix),
+            "bwt": metrics.backward_transfer(matrix),
+            "bwt_without_source": metrics.backward_transfer(matrix, include_source=False),
+            "forgetting": metrics.forgetting(matrix),
+            "forward_transfer": metrics.forward_transfer(matrix),
+        }
+
+
+def read_run(path: Path) -> Run:
+    """Read one run folder, finished or not."""
+    if not (path / "config.json").is_file():
+        raise CosdaError(f"{path} is not a run folder: it has no config.json.")
+    return Run(
+        path=path,
+        config=_read_json(path / "config.json"),
+        records=tuple(_read_lines(path / "records.jsonl")),
+        timing=tuple(_read_lines(path / "timing.jsonl")),
+        done=_read_json(path / "done.json") if (path / "done.json").exists() else None,
+        environment=_read_json(path / "environment.json") if (path / "environment.json").exists() else {},
+        failure=str(_read_json(path / "failed.json").get("reason", "")) if (path / "failed.json").exists() else "",
+    )
+
+
+def find_runs(paths: list[Path]) -> list[Run]:
+    """All runs at or below the given paths, in the order of their names.
+
+    A damaged run folder does not hide the others: it is handed on with an empty config and the damage.
+    """
+    found: dict[Path, Run] = {}
+    for path in paths:
+        if not path.exists():
+            raise CosdaError(f"{path} does not exist. Give a run folder, or a folder that holds run folders.")
+        for config in sorted(path.rglob("config.json")):
+            run = _read_any_run(config.parent)
+            if run is not None:
+                found.setdefault(config.parent.resolve(), run)
+    if not found:
+        raise CosdaError(f"no runs found below {', '.join(map(str, paths))}. 'cosda run' makes them.")
+    return sorted(found.values(), key=lambda run: run.path.name)
+
+
+def _read_any_run(path: Path) -> Run | None:
+    """A run, a damaged one, or None for the training of a source model, which has a folder of its own."""
+    try:
+        if _read_json(path / "config.json").get("kind") != "adapt":
+            return None
+        return read_run(path)
+    except CosdaError as error:
+        return Run(path, {}, (), (), None, damage=str(error).removeprefix(f"{path}{os.sep}"))
+
+
+def _read_json(path: Path) -> Json:
+    return _parse(path.read_bytes(), str(path))
+
+
+def _read_lines(path: Path) -> Iterator[Json]:
+    """Whole lines only: a process that was killed may have left half of the last one."""
+    if path.exists():
+        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+            yield _parse(line, f"{path}, line {number},")
+
+
+def _parse(text: bytes, where: str) -> Json:
+    try:
+        value = json.loads(text)
+        if isinstance(value, dict):
+            return value
+        reason = "not a JSON object"
+    except ValueError as error:
+        reason = str(error)
+    raise CosdaError(f"{where} is damaged: {reason}. Delete the run folder and run again.")

@@ -1,0 +1,335 @@
+"""Many runs: what is expanded, what goes on after a failure or a death, what is not done twice."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benches import LONG_BENCH, LONGER, QUICK, bench, command, lines_recorded, results, table
+
+from cosda.bench import Board, Onlooker, Resources, expand, run_jobs
+from cosda.bench.local import local_devices
+from cosda.bench.scheduler import choose
+from cosda.bench.tasks import Task, make_tasks
+from cosda.config.resolve import ablations
+from cosda.errors import CosdaError
+from cosda.methods import METHODS
+
+# --- What is asked for ------------------------------------------------------------------------------------------------
+
+
+def test_all_pairs_and_the_default_chain(vectors: str) -> None:
+    jobs = expand(vectors, "source,cosda", "all", "default", seeds=2)
+    assert len(jobs) == 2 * (6 + 1) * 2
+    assert len(set(jobs)) == len(jobs)
+    assert {job.domains for job in jobs if len(job.domains) == 3} == {("one", "two", "three")}
+    assert {job.method for job in expand(vectors, "all", "one>two")} == set(METHODS)
+
+
+def test_named_pairs_and_chains(vectors: str) -> None:
+    jobs = expand(vectors, "bn", "one>two, two>one", "three>one>two")
+    assert [job.domains for job in jobs] == [("one", "two"), ("two", "one"), ("three", "one", "two")]
+
+
+def test_first_letters_name_domains(vectors: str) -> None:
+    jobs = expand(vectors, "bn", "O2TW,th2o", "Th>O>tw")
+    assert [job.domains for job in jobs] == [("one", "two"), ("three", "one"), ("three", "one", "two")]
+
+
+def test_without_pairs_and_chains_it_is_the_default_chain(vectors: str) -> None:
+    assert [job.domains for job in expand(vectors, "bn")] == [("one", "two", "three")]
+
+
+def test_all_chains_are_all_orders(vectors: str) -> None:
+    assert len(expand(vectors, "bn", chains="all")) == 6
+
+
+def test_the_profile_is_left_out_where_a_method_has_none(vectors: str) -> None:
+    jobs = expand(vectors, "source,cosda", "one>two", variant="authors")
+    assert [job.variant for job in jobs] == [None, "authors"]
+
+
+def test_ablations_come_beside_the_plain_methods(vectors: str) -> None:
+    jobs = expand(vectors, "nrc,cosda", "one>two", ablate="all")
+    assert [(job.method, job.ablation) for job in jobs] == [
+        ("nrc", None),
+        ("cosda", None),
+        *(("cosda", name) for name in ablations("cosda")),
+    ]
+    few = expand(vectors, "nrc,cosda", "one>two", ablate="no-mi")
+    assert [(job.method, job.ablation) for job in few] == [("nrc", None), ("cosda", None), ("cosda", "no-mi")]
+
+
+def test_carry_rules_are_rows_beside_each_other(vectors: str, tmp_path: Path) -> None:
+    jobs = expand(vectors, "source,aad", "one>two", carry="last, interpolate=0.3, last", changes=QUICK)
+    assert [(job.method, job.carry) for job in jobs] == [("source", None), ("aad", "last"), ("aad", "interpolate=0.3")]
+    labels = [task.plan.label for task in make_tasks(jobs, tmp_path, None)]
+    assert labels == ["source", "aad", "aad (carry interpolate 0.3)"]
+    assert "carry interpolate=0.3" in str(jobs[-1])
+    assert len({str(job) for job in jobs}) == 3
+
+
+def test_a_setting_asked_for_by_name_wins_over_the_carry_rule(vectors: str, tmp_path: Path) -> None:
+    changes = (*QUICK, "adapt.carry_share=0.7")
+    (task,) = make_tasks(expand(vectors, "aad", "one>two", carry="interpolate=0.3", changes=changes), tmp_path, None)
+    assert task.plan.label == "aad (carry interpolate 0.7)"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("auto=0.5", "'auto' takes no share"),
+        ("interpolate=much", "'much' is no number"),
+        ("interpolate=2", "carry_share"),
+        ("lastly", "it must be one of last, interpolate, along, auto"),
+    ],
+)
+def test_wrong_carry_rules(vectors: str, tmp_path: Path, rule: str, said: str) -> None:
+    with pytest.raises(CosdaError, match=said):
+        make_tasks(expand(vectors, "aad", "one>two", carry=f"last,{rule}"), tmp_path, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"methods": "cosdas", "pairs": "all"}, "Did you mean 'cosda'"),
+        ({"methods": ","}, "names no method"),
+        ({"pairs": "one>twoo"}, "Did you mean 'two'"),
+        ({"pairs": "one"}, "source>target"),
+        ({"pairs": "o2t"}, "two or three: write more letters"),
+        ({"pairs": "o2x"}, "'x' in 'o2x' is no domain of tiny"),
+        ({"pairs": "one>one"}, "named twice"),
+        ({"pairs": "one>two>three"}, "Use --chains"),
+        ({"chains": "defualt"}, "Did you mean 'default'"),
+        ({"variant": "author"}, "Did you mean 'authors'"),
+        ({"ablate": "no-mixupp"}, "Did you mean 'no-mixup'"),
+    ],
+)
+def test_wrong_requests(vectors: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises(CosdaError, match=said):
+        expand(vectors, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        (Resources("lokal"), "Did you mean 'local'"),
+        (Resources(address="auto"), "--engine ray"),
+        (Resources(gpus=2), "one GPU at most"),
+    ],
+)
+def test_wrong_engines(vectors: str, tmp_path: Path, resources: Resources, said: str) -> None:
+    with pytest.raises(CosdaError, match=said):
+        run_jobs(expand(vectors, "source", "one>two", changes=QUICK), tmp_path, resources)
+
+
+def test_a_worker_for_every_so_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cosda.bench.local.cores_here", lambda: 8)
+    assert local_devices("cpu", None, 1, None) == ["cpu"] * 8
+    assert local_devices("cpu", None, 3, None) == ["cpu"] * 2
+    assert local_devices("cpu", None, 16, None) == ["cpu"]
+    assert local_devices("cpu", 3, 1, None) == ["cpu"] * 3
+
+
+def test_a_worker_for_every_gpu_or_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert local_devices("auto", None, 1, None) == ["cuda:0", "cuda:1"]
+    assert local_devices("auto", None, 1, 0.5) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert local_devices("auto", 3, 1, None) == ["cuda:0", "cuda:1", "cuda:0"]
+    assert local_devices("cuda:1", None, 1, None) == ["cuda:1"]
+    assert local_devices("auto", 2, 1, 0) == ["cpu", "cpu"]
+
+
+# --- What comes next, and how long it takes ---------------------------------------------------------------------------
+
+
+def test_no_run_waits_for_a_source_model_while_there_is_other_work(vectors: str, tmp_path: Path) -> None:
+    jobs = expand(vectors, "source,bn", "one>two,two>one", seeds=2, changes=QUICK)
+    tasks = make_tasks(jobs, tmp_path, None)
+    first = choose(tasks, [])
+    assert first is tasks[0]
+    # Another source domain before another seed of the same, so that both can pack their images side by side.
+    second = choose(tasks[1:], [first])
+    assert second is not None
+    assert second.plan.domains[0] == "two"
+    third = choose([task for task in tasks if task not in (first, second)], [first, second])
+    assert third is not None
+    assert third.source not in (first.source, second.source)
+    assert choose([task for task in tasks if task.source == first.source], [first]) is None
+    first.source.mkdir(parents=True)
+    (first.source / "done.json").write_text("{}")
+    assert choose([task for task in tasks if task.source == first.source], [first]) is not None
+
+
+def test_time_left_follows_the_finished_runs_of_a_method(vectors: str, tmp_path: Path) -> None:
+    tasks = make_tasks(expand(vectors, "source,cosda", "one>two", seeds=3, changes=QUICK), tmp_path, None)
+    now = [0.0]
+    board = Board(tasks, Onlooker(), clock=lambda: now[0])
+    assert board.seconds_left() is None
+    assert board.counts == {"done": 0, "running": 0, "failed": 0, "left": 6}
+    board.start(tasks[0])
+    now[0] = 10.0
+    board.finish(tasks[0])
+    assert board.seconds_left() == pytest.approx(5 * 10)  # all that is known is the first run
+    board.start(tasks[3])
+    now[0] = 12.0
+    board.finish(tasks[3])
+    board.start(tasks[1])
+    board.start(tasks[4])
+    now[0] = 13.0
+    assert board.seconds_left() == pytest.approx(((10 - 1) + 10 + (2 - 1) + 2) / 2)
+    board.fail(tasks[1], "no")
+    assert board.counts == {"done": 2, "running": 1, "failed": 1, "left": 2}
+
+
+def test_the_plan_of_the_parent_is_that_of_the_run(vectors: str, tmp_path: Path) -> None:
+    jobs = expand(vectors, "cosda,gsfda", "one>two", ablate="no-mi", select="entropy", changes=QUICK)
+    outcome = run_jobs(jobs, tmp_path, Resources(workers=1))
+    assert not outcome.failed
+    tasks = make_tasks(jobs, tmp_path, None)
+    assert [run.path for run in outcome.runs] == [task.path for task in tasks]
+    assert all(task.state == "done" and task.source_is_ready for task in tasks)
+    assert {run.config["select"] for run in outcome.runs} == {"entropy"}
+
+
+# --- Failures and deaths ----------------------------------------------------------------------------------------------
+
+
+def test_a_failing_run_does_not_stop_the_others(vectors: str, tmp_path: Path) -> None:
+    good, bad = ("source", "bn"), "cosda"  # which alone has a rate to be absurd
+    changes = (*QUICK, "lr=1e30", "lr_end=1e30")
+    done = bench(vectors, tmp_path, "--methods", f"{bad},{good[0]},{good[1]}", "--pairs", "o2tw", changes=changes)
+    assert done.returncode == 1
+    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    counts = [(event["event"], event["done"], event["failed"]) for event in told]
+    assert counts[0] == ("begin", 0, 0)
+    assert counts[-1][1:] == (2, 1)
+    (last,) = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert last.startswith("failed: cosda, one → two, seed 0: ")
+    assert "became unusable" in last
+    assert all(name in done.stdout for name in good)
+
+    (task,) = make_tasks(expand(vectors, bad, "one>two", changes=changes), tmp_path, None)
+    assert "became unusable" in (task.path / "failed.json").read_text()
+    jobs = expand(vectors, ",".join(good), "one>two", changes=changes)
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if task.path not in path.parents}
+    assert len(run_jobs(jobs, tmp_path).runs) == 2
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+
+class Assassin(Onlooker):
+    """Kills the workers of this process so many times, as soon as a run has come as far as ``moment``."""
+
+    def __init__(self, times: int, moment: str) -> None:
+        self.times, self.moment, self.deaths = times, moment, []
+
+    def happened(self, board: Board, event: str, task: Task, reason: str = "") -> None:
+        if event == "died":
+            self.deaths.append(reason)
+        if event == "started" and self.times:
+            self.times -= 1
+            threading.Thread(target=self._kill, args=(task,)).start()
+
+    def _kill(self, task: Task) -> None:
+        while not (workers := multiprocessing.active_children()) or not (task.path / self.moment).exists():
+            time.sleep(0.01)
+        for worker in workers:
+            os.kill(worker.pid or 0, signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_costs_nothing_but_time(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
+    jobs = expand(vectors, "cosda", "one>two", changes=LONGER)
+    assassin = Assassin(2, "checkpoint/last.safetensors")
+    outcome = run_jobs(jobs, tmp_path, Resources(workers=1), onlooker=assassin)
+    assert not outcome.failed
+    assert len(assassin.deaths) == 2
+    assert "signal 9 (SIGKILL)" in assassin.deaths[0]
+    wanted = results(undisturbed)
+    assert {name: wanted[name] == content for name, content in results(tmp_path).items()} == dict.fromkeys(
+        results(tmp_path), True
+    )
+
+
+def test_a_run_that_always_kills_its_worker_is_a_failure_with_a_reason(vectors: str, tmp_path: Path) -> None:
+    jobs = expand(vectors, "cosda", "one>two", changes=LONGER)
+    outcome = run_jobs(jobs, tmp_path, Resources(workers=1), onlooker=Assassin(3, ""))
+    assert "died 3 times at the same epoch" in outcome.failed[jobs[0]]
+    assert "memory is short" in outcome.failed[jobs[0]]
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+def test_killed_at_a_random_moment_and_started_again_gives_the_same_table(
+    vectors: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "runs"
+    process = subprocess.Popen(
+        command(vectors, out, *LONG_BENCH, changes=LONGER), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    wait_for_records(out, int(np.random.default_rng().integers(1, 250)))
+    process.kill()
+    process.wait()
+    assert any(task.state != "done" for task in long_tasks(vectors, out)), "it must have been killed before its end"
+    again = bench(vectors, out, *LONG_BENCH, "--quiet", changes=LONGER)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr == ""
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_kill_stop_everything_at_once(sent: signal.Signals, vectors: str, tmp_path: Path) -> None:
+    out, temporary = tmp_path / "runs", tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        command(vectors, out, *LONG_BENCH, changes=LONGER),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    wait_for_records(out, 60)
+    if sent == signal.SIGINT:
+        os.killpg(process.pid, sent)  # as a terminal does it: to the command and to its workers
+    else:
+        process.send_signal(sent)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 128 + sent
+    assert not list(temporary.glob("cosda-*"))
+    assert "goes on where the last epoch ended" in stderr
+    assert "Traceback" not in stderr
+    for _ in range(100):  # a helper of multiprocessing's own may need a moment more
+        if not running_in(process.pid):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"left behind: {running_in(process.pid)}")
+
+
+def running_in(session: int) -> list[int]:
+    """Processes of a session."""
+    found = subprocess.run(["ps", "-o", "pid=", "-s", str(session)], capture_output=True, text=True).stdout
+    return [int(word) for word in found.split()]
+
+
+def wait_for_records(out: Path, lines: int) -> None:
+    """Until the runs have recorded so much together."""
+    for _ in range(6000):
+        if lines_recorded(out) >= lines:
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"{out} never had {lines} records")
+
+
+def long_tasks(vectors: str, out: Path) -> list[Task]:
+    return make_tasks(expand(vectors, "source,nrc,cosda", "one>two,two>one", changes=LONGER), out, None)

@@ -1,0 +1,167 @@
+"""The engine `ray`: the same results as the local one, also when a node dies in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benches import LONG_BENCH, LONGER, bench, command, events, results, table
+
+from cosda.api import run_chain
+from cosda.bench import Resources, expand, run_jobs
+from cosda.bench import ray as cluster_engine
+from cosda.bench.ray import Place, _versions
+from cosda.errors import CosdaError
+from cosda.run.prepare import Machine
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'cosda[ray]'")
+AT_MOST = 240  # seconds; other tests may have the cores
+
+
+def test_a_cluster_on_this_machine_gives_the_same_bits(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    done = bench(vectors, out, *LONG_BENCH, "--engine", "ray", "--workers", "2", changes=LONGER)
+    assert done.returncode == 0, done.stderr
+    assert {event["event"] for event in events(done.stderr)} == {"begin", "started", "finished"}
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)
+
+
+@contextmanager
+def sigterm_kept() -> Iterator[None]:
+    """A cluster changes what SIGTERM does for the whole process."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def cluster() -> Iterator[Any]:
+    """A head and a second node, with a core each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
+    few = {"num_cpus": 1, "object_store_memory": 2**27, "include_dashboard": False}
+    with sigterm_kept():
+        started = Cluster(initialize_head=True, head_node_args={**few, "_system_config": quick})
+        started.second = started.add_node(num_cpus=1, object_store_memory=2**27)
+        try:
+            yield started
+        finally:
+            started.shutdown()
+
+
+# Two runs, and so one on each node, for a while.
+NODE_WORDS = ("--methods", "cosda", "--pairs", "one>two,two>one", "--engine", "ray")
+NODE_CHANGES = ("epochs=300", *LONGER[1:])
+
+
+def killed_in_the_middle(vectors: str, out: Path) -> bool:
+    """Do a benchmark on two nodes and kill one; whether that met a run, which on a busy machine it may not."""
+    with cluster() as nodes:
+        words = command(vectors, out, *NODE_WORDS, "--address", nodes.address, changes=NODE_CHANGES)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        with ended(process):
+            if not two_runs_are_under_way(out, process):
+                process.kill()
+                print("two runs were never under way together:", process.communicate()[1])
+                return False
+            nodes.remove_node(nodes.second, allow_graceful=False)
+            _, stderr = process.communicate(timeout=AT_MOST)
+    assert process.returncode == 0, stderr
+    died = [event for event in events(stderr) if event["event"] == "died"]
+    assert all("Ray says" in event["reason"] for event in died)
+    return len(died) == 1
+
+
+def test_a_node_that_is_killed_costs_nothing_but_time(vectors: str, tmp_path: Path) -> None:
+    tries = (tmp_path / f"disturbed-{number}" for number in range(4))
+    out = next((out for out in tries if killed_in_the_middle(vectors, out)), None)
+    assert out is not None, "no run was ever on the node that was killed"
+    undisturbed = tmp_path / "undisturbed"
+    for chain in (("one", "two"), ("two", "one")):  # by no engine at all
+        run_chain(vectors, domains=chain, changes=NODE_CHANGES, out=undisturbed, machine=Machine("cpu", threads=1))
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)
+
+
+@contextmanager
+def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """After the block the process has ended, whatever came; another test must not find it at work."""
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def two_runs_are_under_way(out: Path, process: subprocess.Popen[Any]) -> bool:
+    """Wait until two runs have finished an epoch; False where that never happens."""
+    end = time.monotonic() + AT_MOST
+    while time.monotonic() < end and process.poll() is None:
+        if len(list(out.glob("*/timing.jsonl"))) >= 2:
+            return True
+        time.sleep(0.005)
+    return False
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:10001", "somewhere"])
+def test_a_cluster_that_is_not_there(vectors: str, tmp_path: Path, address: str) -> None:
+    jobs = expand(vectors, "source", "one>two", changes=LONGER)
+    with pytest.raises(CosdaError, match=f"no Ray cluster at '{address}'"):
+        run_jobs(jobs, tmp_path, Resources("ray", address=address))
+
+
+def test_a_node_that_does_not_answer(vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr(cluster_engine, "PROBE_SECONDS", 0.0)
+    jobs = expand(vectors, "source", "one>two", changes=LONGER)
+    with sigterm_kept(), pytest.raises(CosdaError, match=r"has not answered within 0 s\. If it is busy"):
+        run_jobs(jobs, tmp_path, Resources("ray", workers=1))
+    assert not ray.is_initialized()
+    assert not list(tmp_path.glob(".cosda-*"))
+
+
+def test_a_node_must_see_the_runs_and_have_the_same_versions(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    same = Place(tmp_path, token, _versions())
+    before = Path.cwd()
+    with pytest.raises(CosdaError, match=f"does not see {tmp_path}. Run folders must lie on a file system"):
+        same.check()
+    token.touch()
+    with pytest.raises(CosdaError, match=r"cosda 0\.0\.0.*install the same versions"):
+        Place(tmp_path, token, {**_versions(), "cosda": "0.0.0"}).check()
+    with pytest.raises(CosdaError, match="start the command in one that all have"):
+        Place(tmp_path / "elsewhere", token, _versions()).check()
+    try:
+        same.check()
+        assert Path.cwd() == tmp_path
+    finally:
+        os.chdir(before)
+
+
+def test_a_killed_command_goes_on_with_the_same_table(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
+    out, words = tmp_path / "runs", (*LONG_BENCH, "--engine", "ray", "--workers", "2")
+    process = subprocess.Popen(
+        command(vectors, out, *words, changes=LONGER), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    with ended(process):
+        assert two_runs_are_under_way(out, process)
+    assert len(list(out.glob("*/done.json"))) < len(list(undisturbed.glob("*/done.json")))
+    again = bench(vectors, out, *words, changes=LONGER)
+    assert again.returncode == 0, again.stderr
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)

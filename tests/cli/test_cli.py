@@ -1,0 +1,271 @@
+"""The command line as its user meets it: results, errors, exit codes, speed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cosda import cli
+from tiny import tiny_benchmark
+
+README = Path(__file__).parents[2] / "README.md"
+QUICK = ["--epochs", "1", "--size", "16", "--encoder", "small", "--set", "source.epochs=2", "--set", "bottleneck=8"]
+QUICK[-1] = "network.bottleneck=8"
+
+
+class Answer:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def cosda(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def call(*words: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["cosda", *map(str, words)])
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three domains of images on disk, one of them unlabelled."""
+    root = tmp_path_factory.mktemp("photos")
+    for domain in tiny_benchmark():
+        labels = domain.labels
+        for number, (image, label) in enumerate(zip(domain.items, labels, strict=True)):  # type: ignore[call-overload]
+            folder = root / domain.name / ("" if domain.name == "three" else "abc"[label])
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.asarray(image)).save(folder / f"{number:02}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def model(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from cosda.api import train_source
+
+    changes = ("source.epochs=8", "network.encoder=small", "data.size=16", "network.bottleneck=8", "source.lr=0.05")
+    out = tmp_path_factory.mktemp("source")
+    return train_source(photos, "one", changes=(*changes, "source.encoder_rate=1"), out=out).save(out / "model")
+
+
+def test_run_prints_the_matrix_and_json_has_the_same(cosda, photos: Path, tmp_path: Path) -> None:
+    words = ["run", photos, "--domains", "one,two", "--method", "cosda", "--out", tmp_path, *QUICK]
+    shown = cosda(*words)
+    assert shown.code == 0
+    assert "source drop" in shown.out
+    stored = json.loads(cosda(*words, "--json").out)
+    assert stored["label"] == "cosda"
+    assert len(stored["accuracy"]) == 2
+    assert f"{100 * stored['accuracy'][1][1]:.2f}" in shown.out
+    assert stored["select"] == "last"
+
+
+def test_progress_is_machine_readable_when_not_a_terminal(cosda, photos: Path, tmp_path: Path) -> None:
+    answer = cosda("run", photos, "--domains", "one,two", "--out", tmp_path, *QUICK)
+    events = [json.loads(line) for line in answer.err.splitlines()]
+    assert {event["event"] for event in events} >= {"done", "accuracy"}
+    assert cosda("run", photos, "--domains", "one,two", "--seed", 1, "--out", tmp_path, *QUICK, "-q").err == ""
+
+
+def test_a_chain_with_an_unlabelled_domain(cosda, photos: Path, tmp_path: Path) -> None:
+    answer = cosda("run", photos, "--domains", "one,three", "--out", tmp_path, *QUICK, "-q")
+    assert answer.code == 0
+    assert "no labels" in answer.out
+
+
+def test_source_adapt_evaluate_predict(cosda, photos: Path, tmp_path: Path, model: Path) -> None:
+    adapted = tmp_path / "adapted"
+    answer = cosda("adapt", model, photos / "three", "--to", adapted, "--epochs", 1, "--out", tmp_path / "runs", "-q")
+    assert answer.code == 0, answer.err
+    lineage = json.loads((adapted / "model.json").read_text())["lineage"]
+    assert [step["step"] for step in lineage] == ["source", "adapt"]
+
+    measured = json.loads(cosda("evaluate", adapted, photos / "one", "--json", "-q").out)
+    assert measured["top1"] > 0.8, "the made-up classes are told apart by their colour"
+    assert sum(c["images"] for c in measured["classes"]) == 30
+
+    rows = list(csv.DictReader(io.StringIO(cosda("predict", adapted, photos / "two", "-q").out)))
+    assert len(rows) == 30
+    assert list(rows[0]) == ["image", "class", "probability"]
+    listed = json.loads(cosda("predict", adapted, photos / "two", "-q", "--format", "json").out)
+    assert [row["label"] for row in listed] == [row["class"] for row in rows]
+    right = sum(Path(row["image"]).parts[-2] == row["class"] for row in rows)
+    assert right > 20
+
+
+def test_no_pack_gives_the_same_bits(cosda, photos: Path, tmp_path: Path) -> None:
+    words = ["run", photos, "--domains", "one,two", *QUICK, "-q", "--json"]
+    packed = json.loads(cosda(*words, "--out", tmp_path / "a").out)
+    read = json.loads(cosda(*words, "--out", tmp_path / "b", "--no-pack").out)
+    for name in ("records.jsonl", "models/stage-1/head.safetensors"):
+        assert (Path(packed["run"]) / name).read_bytes() == (Path(read["run"]) / name).read_bytes()
+
+
+def test_corrupt_images_are_skipped_and_listed_or_stop_the_run(cosda, photos: Path, tmp_path: Path) -> None:
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(photos, broken)
+    (broken / "two/a/00.png").write_bytes(b"not an image")
+    words = ["run", broken, "--domains", "one,two", "--out", tmp_path, *QUICK]
+    answer = cosda(*words)
+    assert answer.code == 0
+    assert "a/00.png" in answer.err
+    answer = cosda(*words, "--strict", "--seed", 1)
+    assert answer.code == 2
+    assert "a/00.png" in answer.err
+
+
+def test_report_in_all_formats(cosda, photos: Path, tmp_path: Path) -> None:
+    cosda("run", photos, "--domains", "one,two", "--out", tmp_path / "runs", *QUICK, "-q")
+    starts = {"r.html": "<!doctype html>", "r.md": "# ", "r.csv": "table,benchmark,", "r.tex": "% written by cosda"}
+    for name, start in starts.items():
+        answer = cosda("report", tmp_path / "runs", "-o", tmp_path / name)
+        assert answer.code == 0
+        assert (tmp_path / name).read_text().lower().startswith(start)
+    assert cosda("report", tmp_path / "runs", "-o", tmp_path / "x", "--format", "md").code == 0
+
+
+def test_doctor(cosda, photos: Path, tmp_path: Path) -> None:
+    assert cosda("doctor", photos).code == 0
+    found = json.loads(cosda("doctor", photos, "--json").out)
+    assert found["ok"]
+    assert cosda("doctor", tmp_path / "nowhere").code == 2
+
+
+def test_methods_lists_settings_with_their_origin(cosda) -> None:
+    assert {row["name"] for row in json.loads(cosda("methods", "--json").out)} >= {"source", "bn", "cosda"}
+    rows = json.loads(cosda("methods", "cosda", "--benchmark", "office31", "--variant", "authors", "--json").out)
+    by_key = {row["key"]: row for row in rows}
+    assert by_key["method.restart"]["value"] is True
+    assert by_key["method.restart"]["origin"] == "variant authors"
+    assert by_key["method.information"]["value"] == 0
+    assert "temperature" in cosda("methods", "cosda").out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "nowhere"], "nowhere"),
+        (["run", "digits", "--method", "cosdas"], "Did you mean 'cosda'?"),
+        (["run", "digits", "--domains", "print,hands"], "Did you mean 'hand'?"),
+        (["run", "digits", "--set", "temprature=1"], "Did you mean 'temperature'?"),
+        (["run", "digits", "--set", "temperature=-1"], "at least"),
+        (["run", "digits", "--set", "temperature"], "key=value"),
+        (["run", "digits", "--ablate", "no-mixups"], "Did you mean 'no-mixup'?"),
+        (["run", "digits", "--variant", "papers"], "Did you mean 'paper'?"),
+        (["run", "digits", "--encoder", "smal", "--domains", "print,hand"], "Did you mean 'small'?"),
+        (["run", "digits", "--device", "cuda:7", "--domains", "print,hand"], "--device cpu"),
+        (["run", "digits", "--set", "adapt.lr_end=1"], "never rise"),
+        (["evaluate", "nowhere", "nowhere"], "nowhere"),
+        (["predict", "nowhere", "nowhere"], "nowhere"),
+        (["adapt", "nowhere", "nowhere", "--to", "x"], "nowhere"),
+        (["report", "nowhere"], "nowhere"),
+        (["report", ".", "--format", "pdf"], "no runs found"),
+        (["methods", "cosdas"], "Did you mean 'cosda'?"),
+        (["source", "digits", "--domain", "prin", "--model", "x"], "Did you mean 'print'?"),
+    ],
+)
+def test_bad_input_gets_a_clear_error_and_leaves_nothing(
+    cosda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = cosda(*words)
+    assert answer.code == 2
+    assert said in answer.err
+    assert "Traceback" not in answer.err
+    left = [
+        path for path in tmp_path.rglob("*") if path.is_file() and path.name not in ("config.json", "environment.json")
+    ]
+    assert [path for path in left if path.suffix != ".lock"] == []
+
+
+def test_existing_files_are_not_overwritten(cosda, photos: Path, model: Path, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "thesis.txt").write_text("years of work")
+    answer = cosda("adapt", model, photos / "three", "--to", taken, "--epochs", 1, "--out", tmp_path / "runs", "-q")
+    assert answer.code == 2
+    assert (taken / "thesis.txt").read_text() == "years of work"
+
+
+def test_every_command_has_help_with_an_example(cosda) -> None:
+    listed = cosda("--help").out
+    for name in ("demo", "source", "run", "adapt", "evaluate", "predict", "report", "doctor", "methods"):
+        assert name in listed
+        answer = cosda(name, "--help")
+        assert answer.code == 0
+        assert f"cosda {name}" in re.sub(r"\s+", " ", answer.out.replace("Usage: cosda", "")), name
+
+
+def test_version(cosda) -> None:
+    import cosda as package
+
+    assert cosda("--version").out == f"cosda {package.__version__}\n"
+
+
+def test_help_is_quick_and_imports_no_torch() -> None:
+    def fastest(words: list[str]) -> float:
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            subprocess.run(words, check=True, capture_output=True)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    cosda = str(Path(sys.executable).with_name("cosda"))
+    assert fastest([cosda, "--help"]) <= 15 * fastest([sys.executable, "-c", "pass"])
+    code = "import cosda, cosda.cli, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def readme_commands() -> list[str]:
+    lines = README.read_text().splitlines()
+    return [line.strip().split("  ")[0].split(" #")[0] for line in lines if line.startswith("    cosda ")]
+
+
+def test_every_command_in_the_readme_runs(cosda, monkeypatch: pytest.MonkeyPatch, photos: Path, tmp_path: Path) -> None:
+    """As printed, on small data, with fewer epochs and a smaller network where a command trains one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for ours, theirs in (("one", "office"), ("three", "warehouse"), ("three", "today")):
+        (tmp_path / "photos" / theirs).symlink_to(photos / ours)
+    (tmp_path / "office31").mkdir()
+    for ours, theirs in (("one", "amazon"), ("two", "dslr"), ("two", "webcam")):
+        (tmp_path / "office31" / theirs).symlink_to(photos / ours)
+    few = ["--epochs", "1"]
+    for change in ("source.epochs=1", "adapt.measure=target", "adapt.validate=100", "adapt.epoch_images=128"):
+        few += ["--set", change]
+    quick = {
+        "run": few,
+        "bench": [*few, "--seeds", "1"],
+        "adapt": ["--epochs", "1"],
+        "source": ["--epochs", "1", "--encoder", "small", "--size", "16"],
+    }
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    commands = readme_commands()
+    assert len(commands) > 8
+    for command in commands:
+        made = dict(zip(("RUN_A", "RUN_B"), sorted(Path("runs").glob("digits-cosda-*")), strict=False))
+        words = [str(made.get(word, word)) for word in shlex.split(command)[1:]]
+        answer = cosda(*words, *quick.get(words[0], []))
+        assert answer.code == 0, f"{command}: {answer.err}"
