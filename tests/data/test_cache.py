@@ -16,7 +16,7 @@ from PIL import Image
 from cosda.data import cache as packing
 from cosda.data.benchmarks import load, load_domain
 from cosda.data.cache import content_key, pack, unpacked
-from cosda.data.decode import Decoder, Unreadable, decode
+from cosda.data.decode import Decoder, Unreadable, decode, read
 from cosda.data.domain import Domain, Files, everything
 from cosda.errors import CosdaError
 
@@ -104,9 +104,9 @@ def test_unreadable_images_have_a_reason(tmp_path):
         with pytest.raises(Unreadable, match=reason):
             decode(data, 8)
     with pytest.raises(Unreadable, match="missing"):
-        decoding.read(tmp_path / "nothing.png", 8)
+        read(tmp_path / "nothing.png", 8)
     with pytest.raises(Unreadable, match="cannot be read: Is a directory"):
-        decoding.read(tmp_path, 8)
+        read(tmp_path, 8)
 
 
 def test_bytes_after_the_end_of_a_jpeg_do_no_harm():
@@ -151,7 +151,7 @@ def test_each_size_and_each_content_has_its_own_pack(site, cache, draw):
     changed = pack(load_domain(site), 16).domain
     assert content_key(load_domain(site)) != before
     assert len(packs(cache)) == 3
-    assert np.array_equal(changed.items[:1][0], decoding.read(site / "cat/0.png", 16))
+    assert np.array_equal(changed.items[:1][0], read(site / "cat/0.png", 16))
 
 
 def test_a_moved_copied_or_renamed_folder_finds_its_pack(site, cache, tmp_path, monkeypatch):
@@ -198,7 +198,7 @@ def test_corrupt_and_missing_images_are_left_out_everywhere(site, cache):
         assert left.labels.tolist() == [0, 0, 1, 1]
         assert left.train.tolist() == [0, 1]
         assert left.test.tolist() == [2, 3]
-        assert np.array_equal(left.items[np.array([1])][0], decoding.read(site / "cat/2.png", 16))
+        assert np.array_equal(left.items[np.array([1])][0], read(site / "cat/2.png", 16))
 
 
 def test_strict_stops_at_corrupt_images_and_names_them(site, cache):
