@@ -19,7 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # From the bottom up: a layer may import those of the lines above it, and itself. Layers of one line are strangers.
 FLOORS = (
     ("errors",),
-    ("distributed", "files", "metrics", "preprocessing", "randomness", "settings", "types", "watch"),
+    ("distributed", "files", "metrics", "preprocessing", "randomness", "registry", "settings", "types", "watch"),
     ("losses", "records"),
     ("data", "models", "report"),
     ("parts",),

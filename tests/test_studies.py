@@ -16,7 +16,7 @@ import typer.main
 from cosda.api import run_chain
 from cosda.cli.app import app
 from cosda.config.resolve import carry_changes, resolve
-from cosda.methods import METHODS, method_class
+from cosda.methods import METHODS
 from cosda.records.run import find_runs
 from cosda.report import write_report
 from tiny import tiny_benchmark
@@ -64,7 +64,7 @@ def test_every_command_of_a_study_is_possible(script: Path, tmp_path: Path) -> N
             changes = [*carry_changes(rule), *(asked["set_"] or [])]
             place = {"benchmark": "office31", "fingerprint": "", "protocol": "inductive", "headline": "top1"}
             # `source` and `bn` have no variants, and a benchmark leaves them as they are.
-            variant = asked["profile"] if method_class(method).variants else None
+            variant = asked["profile"] if METHODS.find(method).variants else None
             plan = resolve(**place, domains=("a", "b"), classes=("x",), method=method, variant=variant, changes=changes)  # type: ignore[arg-type]
             assert plan.method == method
     assert benches

@@ -11,7 +11,7 @@ from cosda.config.resolve import ablations, carry_changes
 from cosda.data.benchmarks import load
 from cosda.data.domain import Benchmark
 from cosda.errors import CosdaError, nearest
-from cosda.methods import METHODS, method_class
+from cosda.methods import METHODS
 
 Chain = tuple[str, ...]
 
@@ -80,7 +80,7 @@ def expand(
             chain,
             seed,
             ablation,
-            variant if variant in method_class(name).variants else None,
+            variant if variant in METHODS.find(name).variants else None,
             tuple(changes),
             select,
             rule,
@@ -102,7 +102,7 @@ def _words(text: str) -> list[str]:
 
 
 def _check_variant(names: list[str], variant: str | None) -> None:
-    known = {one for name in names for one in method_class(name).variants}
+    known = {one for name in names for one in METHODS.find(name).variants}
     if variant is not None and variant not in known:
         raise CosdaError(
             f"none of the methods has the profile '{variant}'.{nearest(variant, known)} "
@@ -124,7 +124,7 @@ def _ablations(method: str, methods: list[str], text: str) -> list[str]:
 
 
 def _rules(method: str, text: str | None) -> list[str | None]:
-    if method_class(method).fixed_epochs == 0:
+    if METHODS.find(method).fixed_epochs == 0:
         return [None]
     return list(dict.fromkeys(_words(text or ""))) or [None]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cosda.config.resolve import ablations, resolve
 from cosda.config.schema import SECTIONS
-from cosda.methods import METHODS, method_class
+from cosda.methods import METHODS
 from cosda.records.run import Run
 from cosda.settings import settings_of
 
@@ -37,7 +37,7 @@ def settings_rows(
         ablation=ablation,
     )
     rows = []
-    for section, cls in {"method": method_class(method), **SECTIONS}.items():
+    for section, cls in {"method": METHODS.find(method), **SECTIONS}.items():
         for key, one in settings_of(cls).items():
             rows.append(
                 {

@@ -18,7 +18,7 @@ from cosda.config.schema import SECTIONS
 from cosda.data.domain import Headline, Protocol_
 from cosda.errors import CosdaError, nearest
 from cosda.files import Json, digest
-from cosda.methods import Method, method_class
+from cosda.methods import METHODS, Method
 from cosda.records.selection import VALIDATORS, check_rule
 from cosda.settings import build, check, parse_value, settings_of
 
@@ -48,7 +48,7 @@ class Plan:
     @property
     def label(self) -> str:
         """How tables call the run."""
-        first = next(iter(method_class(self.method).variants), None)
+        first = next(iter(METHODS.find(self.method).variants), None)
         variant = self.variant if self.variant != first else None
         extra = [word for word in (variant, self.ablation, self._carry) if word]
         return f"{self.method} ({', '.join(extra)})" if extra else self.method
@@ -78,7 +78,7 @@ class Plan:
 
     def make_method(self, target: str | None = None) -> Method:
         """A new method object with the settings of this run and target."""
-        return build(method_class(self.method), self.method_settings(target), self.method)
+        return build(METHODS.find(self.method), self.method_settings(target), self.method)
 
     def method_settings(self, target: str | None = None) -> dict[str, Any]:
         """The method's settings, with what is special to a target."""
@@ -109,7 +109,7 @@ def resolve(
 
     ``changes`` are texts ``key=value`` from the command line; ``given`` is what a given model has settled already.
     """
-    cls = method_class(method)
+    cls = METHODS.find(method)
     known = {name: settings_of(part) for name, part in {**SECTIONS, "method": cls}.items()}
     values = {name: {key: one.default for key, one in part.items()} for name, part in known.items()}
     origins = {f"{name}.{key}": "default" for name, part in values.items() for key in part}

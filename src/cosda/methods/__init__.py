@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cosda.errors import CosdaError, nearest
 from cosda.methods.aad import AaD
 from cosda.methods.base import Method
 from cosda.methods.bn import BN
@@ -16,28 +15,25 @@ from cosda.methods.nrc import NRC
 from cosda.methods.shot import SHOT
 from cosda.methods.shot_plus import SHOTPlus
 from cosda.methods.source import Source
+from cosda.registry import Registry
 
-__all__ = ["METHODS", "Method", "method_class"]
+__all__ = ["METHODS", "Method"]
 
-METHODS: dict[str, type[Method]] = {
-    "source": Source,
-    "bn": BN,
-    "nrc": NRC,
-    "aad": AaD,
-    "cosda": CoSDA,
-    "cosda+nrc": compose(NRC),
-    "cosda+aad": compose(AaD),
-    "shot": SHOT,
-    "shot++": SHOTPlus,
-    "cotta": CoTTA,
-    "dac": DaC,
-    "edgemix": EdgeMix,
-    "gsfda": GSFDA,
-}
-
-
-def method_class(name: str) -> type[Method]:
-    """The class behind a name."""
-    if name not in METHODS:
-        raise CosdaError(f"there is no method '{name}'.{nearest(name, METHODS)} Known: {', '.join(METHODS)}.")
-    return METHODS[name]
+METHODS: Registry[type[Method]] = Registry(
+    "method",
+    {
+        "source": Source,
+        "bn": BN,
+        "nrc": NRC,
+        "aad": AaD,
+        "cosda": CoSDA,
+        "cosda+nrc": compose(NRC),
+        "cosda+aad": compose(AaD),
+        "shot": SHOT,
+        "shot++": SHOTPlus,
+        "cotta": CoTTA,
+        "dac": DaC,
+        "edgemix": EdgeMix,
+        "gsfda": GSFDA,
+    },
+)

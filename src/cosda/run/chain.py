@@ -21,7 +21,7 @@ from cosda.data.domain import Domain
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.methods import Method, method_class
+from cosda.methods import METHODS, Method
 from cosda.models.artifact import Model, load_like
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import place, statistics
@@ -92,7 +92,7 @@ def _with_masks(model: Model, plan: Plan, domains: Mapping[str, Domain], watcher
     """A given model with masks gets one for each target that is new to it; its source it must know."""
     network = model.network
     if not isinstance(network, MaskedNetwork):
-        if method_class(plan.method).source_settings:
+        if METHODS.find(plan.method).source_settings:
             watcher.note(
                 f"the given model has no masks, so {plan.method} protects nothing of what it knows; "
                 f"'cosda run --method {plan.method}' trains source models that have them"

@@ -16,7 +16,7 @@ from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader, open_loader
 from cosda.errors import CosdaError
 from cosda.files import Json, digest
-from cosda.methods import method_class
+from cosda.methods import METHODS
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model, load
 from cosda.models.network import Network, place
@@ -48,7 +48,7 @@ def source_config(plan: Plan) -> Json:
     }
     if plan.settings["network"]["precision"] == "32":  # models of earlier versions keep their names
         del shared["settings"]["network"]["precision"]
-    own = {key: plan.settings["method"][key] for key in method_class(plan.method).source_settings}
+    own = {key: plan.settings["method"][key] for key in METHODS.find(plan.method).source_settings}
     return shared | {"method": plan.method, "domains": list(plan.domains), "own": own} if own else shared
 
 
