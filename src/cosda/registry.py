@@ -1,7 +1,7 @@
 """What there is of a kind, by the name that the command line uses: methods, carry rules, tables of the report, …
 
-A registry is a dictionary, written by hand in the ``__init__.py`` of the folder that holds its entries. To add an entry is to
-write one file and one line there; a program outside adds its own with ``METHODS["mine"] = Mine``.
+A registry is a dictionary, written by hand in the ``__init__.py`` of the folder that holds its entries. To add an entry
+is to write one file and one line there; a program outside adds its own with ``METHODS["mine"] = Mine``.
 """
 
 from __future__ import annotations
