@@ -20,11 +20,15 @@ def digest(value: Any) -> str:
 
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` so that a reader sees either the old file or the whole new one."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text so that a reader sees either the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with temporary.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, ensure_ascii=False)
-        file.write("\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

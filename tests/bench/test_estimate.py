@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benches import QUICK, bench
-
-from cosda.bench import Board, Onlooker, Resources, expand, run_jobs
 from cosda.bench.calibrate import calibrate
 from cosda.bench.estimate import estimate
+
+from benches import QUICK, bench
+from cosda.bench import Board, Onlooker, Resources, expand, run_jobs
 from cosda.bench.tasks import make_tasks
 from cosda.cli.live import render
 from cosda.run.prepare import Machine

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import LONG_BENCH, LONGER, bench, command, events, results, table
 
+from benches import LONG_BENCH, LONGER, bench, command, events, results, table
 from cosda.api import run_chain
 from cosda.bench import Resources, expand, run_jobs
 from cosda.bench import ray as cluster_engine

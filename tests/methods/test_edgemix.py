@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cosda.run.edges import open_edges
 
 from cosda.api import make_plan, run_chain
 from cosda.config.schema import Optimisation
@@ -16,7 +17,6 @@ from cosda.models.artifact import load
 from cosda.models.network import Network, same_weights
 from cosda.records.run import Run
 from cosda.run.chain import carried_path
-from cosda.run.edges import open_edges
 from cosda.run.train import Training
 from tiny import CPU, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 

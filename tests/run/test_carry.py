@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from cosda.run.carry import Carry, blend, choose_share
 from torch import Tensor
 
 from cosda.api import make_plan, run_chain
@@ -16,7 +17,6 @@ from cosda.methods import METHODS
 from cosda.models.artifact import load
 from cosda.records.run import Run
 from cosda.records.selection import reselect
-from cosda.run.carry import Carry, blend, choose_share
 from cosda.run.chain import carried_path
 from cosda.watch import Watcher
 from tiny import tiny_benchmark

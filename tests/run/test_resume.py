@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benches import files_now, lines_recorded, results
 
+from benches import files_now, lines_recorded, results
 from cosda.api import run_chain
 from cosda.errors import CosdaError
 from cosda.records.run import Run

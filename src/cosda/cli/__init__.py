@@ -1,6 +1,20 @@
 """The command line. Nothing heavy is imported before a command needs it."""
 
-from cosda.cli import adapting, benching, comparing, looking
 from cosda.cli.app import main
+from cosda.cli.commands import adapt, bench, compare, demo, doctor, evaluate, methods, predict, report, run, source
 
-__all__ = ["adapting", "benching", "comparing", "looking", "main"]
+# The order of the help.
+__all__ = [
+    "adapt",
+    "bench",
+    "compare",
+    "demo",
+    "doctor",
+    "evaluate",
+    "main",
+    "methods",
+    "predict",
+    "report",
+    "run",
+    "source",
+]

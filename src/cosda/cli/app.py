@@ -7,20 +7,15 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cosda import __version__
 from cosda.distributed import env
 from cosda.errors import CosdaError
-
-if TYPE_CHECKING:
-    from cosda.run.prepare import Machine
-    from cosda.watch import Watcher
+from cosda.run.memory import keep_freed_memory
 
 app = typer.Typer(
     name="cosda",
@@ -69,6 +64,7 @@ def main() -> None:
     rank = env.place().rank
     if env.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # and so workers and temporary files go too
+    keep_freed_memory()
     try:
         with redirect_stdout(io.StringIO()) if rank else nullcontext():  # results are printed once
             _act()
@@ -93,49 +89,6 @@ def _act() -> None:
 
             leave()
         raise
-
-
-def open_machine(
-    device: str,
-    threads: int | None,
-    cache: Path | None,
-    no_pack: bool,
-    strict: bool,
-    log: str = "",
-    compile: bool = False,
-) -> Machine:
-    """The machine that the options describe."""
-    from cosda.run.prepare import Machine
-
-    writers = tuple(name.strip() for name in log.split(",") if name.strip())
-    return Machine(device, threads, cache, not no_pack, strict, log=writers, compile=compile)
-
-
-def watcher(quiet: bool) -> Watcher:
-    """Who shows the progress."""
-    from cosda.cli.progress import open_watcher
-
-    return open_watcher(quiet)
-
-
-def setting_changes(
-    sets: list[str] | None,
-    named: Mapping[str, Any],
-    encoder: str | None,
-    weights: str | None,
-    size: int | None,
-    freeze: bool,
-) -> list[str]:
-    """The options that are settings, as the texts of --set; --set itself comes last and wins."""
-    options: dict[str, Any] = {
-        **named,
-        "network.encoder": encoder,
-        "network.weights": weights,
-        "data.size": size,
-        "network.freeze_encoder": True if freeze else None,
-    }
-    given = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
-    return given + (sets or [])
 
 
 def print_json(value: Any) -> None:

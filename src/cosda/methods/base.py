@@ -113,6 +113,14 @@ class Method:
         """The network with which source training begins; ``width`` is that of its features."""
         return network
 
+    def adopt(self, network: Network, domains: Sequence[str], rng: torch.Generator) -> tuple[Network, str]:
+        """A given model's network as this method needs it for new domains, and what a person should know of that."""
+        grown = network.with_domains(domains, rng)
+        if grown is network:
+            return network, ""
+        new = ", ".join(name for name in grown.domains if name not in network.domains)
+        return grown, f"the model gets a new mask for {new}; it had masks for {', '.join(network.domains)}"
+
     def source_losses(self, network: Network, images: Tensor, labels: Tensor, smoothing: float) -> Losses:
         """What the source model learns from a labelled batch, before there is any target."""
         return {"cross_entropy": losses.label_smoothing(network(images).logits, labels, smoothing)}

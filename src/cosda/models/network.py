@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
@@ -86,6 +86,10 @@ class Network(nn.Module):
 
     def for_domain(self, domain: str | None) -> Network:
         """The network for images of one domain: itself, unless it has a mask for each (see `masks`)."""
+        return self
+
+    def with_domains(self, names: Iterable[str], rng: torch.Generator) -> Network:
+        """The network as it knows these domains too: itself, unless it has a mask for each (see `masks`)."""
         return self
 
 

@@ -1,4 +1,4 @@
-"""The command that compares two runs. Parsing and printing; no logic."""
+"""cosda compare: what differs between two runs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def compare(
 
     Example:  cosda compare runs/digits-nrc-s0-1c2d3e4f5a runs/digits-cosda-s0-6b7c8d9e0f
     """
-    from cosda.cli import progress as terminal
+    from cosda.cli.tables import print_comparison
     from cosda.report.compare import compare as compare_runs
 
     comparison = compare_runs(run_a, run_b)
     if as_json:
         print_json(comparison.as_json())
     else:
-        terminal.print_comparison(comparison)
+        print_comparison(comparison)
