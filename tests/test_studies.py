@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from cosda.__main__ import app
 from cosda.api import run_chain
-from cosda.cli.app import app
 from cosda.config.resolve import carry_changes, resolve
 from cosda.methods import METHODS
 from cosda.records.run import find_runs
 from cosda.report import write_report
-from tiny import tiny_benchmark
+from tiny import read, tiny_benchmark
 
 STUDIES = Path(__file__).parents[1] / "studies"
 SCRIPTS = sorted(path for path in STUDIES.glob("*.sh") if path.name != "common.sh")
@@ -78,8 +78,8 @@ def test_the_tables_come_from_the_report(tmp_path: Path) -> None:
             for chain in permutations(("one", "two", "three")):
                 wanted = (*changes, *carry_changes(rule))
                 variant = None if method == "source" else "paper"
-                run_chain(benchmark, method, domains=chain, changes=wanted, variant=variant, out=out)
-    run_chain(benchmark, "cosda", changes=(*changes, "method.restart=true"), variant="paper", out=out)
+                run_chain(benchmark, method, domains=chain, settings=read(wanted), variant=variant, out=out)
+    run_chain(benchmark, "cosda", settings=read((*changes, "method.restart=true")), variant="paper", out=out)
     write_report(find_runs([out]), tmp_path / "report.csv", "csv")
     page = tmp_path / "page.md"
     page.write_text("Rules:\n\n<!-- report: the carry rule -->\n\n| old |\n|---|\n\nAnd so on.\n")
@@ -118,9 +118,9 @@ def cells(line: str) -> list[str]:
 def test_the_tables_of_one_chain_and_of_single_targets(tmp_path: Path) -> None:
     benchmark, out = tiny_benchmark(features=True), tmp_path / "runs"
     changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
-    run_chain(benchmark, "source", changes=changes, out=out)
-    chain = run_chain(benchmark, "aad", changes=changes, out=out)
-    pair = run_chain(benchmark, "aad", domains=("three", "one"), changes=changes, out=out)
+    run_chain(benchmark, "source", settings=read(changes), out=out)
+    chain = run_chain(benchmark, "aad", settings=read(changes), out=out)
+    pair = run_chain(benchmark, "aad", domains=("three", "one"), settings=read(changes), out=out)
     write_report(find_runs([out]), tmp_path / "few.csv", "csv")
     said = printed_tables(tmp_path / "few.csv")
     made = {
@@ -145,7 +145,7 @@ def test_the_tables_of_one_chain_and_of_single_targets(tmp_path: Path) -> None:
 def test_single_targets_need_no_chain(tmp_path: Path) -> None:
     benchmark, out = tiny_benchmark(features=True), tmp_path / "runs"
     changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
-    run_chain(benchmark, "aad", domains=("three", "one"), changes=changes, out=out)
+    run_chain(benchmark, "aad", domains=("three", "one"), settings=read(changes), out=out)
     write_report(find_runs([out]), tmp_path / "pairs.csv", "csv")
     said = printed_tables(tmp_path / "pairs.csv")
     assert said.startswith("### pairs: single targets\n\n| method | three → one |\n")

@@ -30,8 +30,8 @@ def setting(
 ) -> Any:
     """A field with a sentence, a closed range and the paper's symbol.
 
-    ``check`` looks at values that a type and a range cannot describe: it returns the value as it is stored, or raises
-    a `CosdaError` that says what is allowed.
+    ``check`` is for values that a type and a range cannot describe: it takes any value and returns it as it is stored,
+    or raises a `CosdaError` that says what is allowed.
     """
     metadata = {"help": help, "low": low, "high": high, "symbol": symbol, "check": check}
     return dataclasses.field(default=default, metadata=metadata)
@@ -82,15 +82,11 @@ def settings_of(cls: type) -> dict[str, Setting]:
 def check(one: Setting, value: Any, where: str) -> Any:
     """Return ``value`` with the setting's type, or raise an error that says what is allowed."""
     try:
-        converted = _convert(one, one.kind, value)
-    except (OverflowError, TypeError, ValueError):
-        raise CosdaError(f"{where}: {one.key} = {value!r} is not possible; it must be {one.allowed}.") from None
-    if one.check is None:
-        return converted
-    try:
-        return one.check(converted)
+        return _convert(one, one.kind, value) if one.check is None else one.check(value)
     except CosdaError as error:
         raise CosdaError(f"{where}: {error}") from None
+    except (OverflowError, TypeError, ValueError):
+        raise CosdaError(f"{where}: {one.key} = {value!r} is not possible; it must be {one.allowed}.") from None
 
 
 def _convert(one: Setting, kind: Any, value: Any) -> Any:

@@ -22,7 +22,7 @@ from cosda.randomness import stream
 from cosda.run.chain import carried_path
 from cosda.run.train import Training
 from cosda.types import Batch
-from tiny import SEEN, tiny_benchmark, tiny_loader, tiny_network
+from tiny import SEEN, read, tiny_benchmark, tiny_loader, tiny_network
 
 
 def ready(method: CoTTA, kind: str = "batch_norm", epoch: int = 0, epochs: int = 4) -> tuple[CoTTA, Batch]:
@@ -246,7 +246,7 @@ def test_a_chain_with_restore_of_1_ends_with_the_weights_of_the_source(tmp_path:
         "epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8", "network.encoder=small",
         "network.bottleneck=8", "data.size=16", "restore=1", "augmentations=1",
     )  # fmt: skip
-    run = run_chain(tiny_benchmark(), "cotta", out=tmp_path, changes=changes)
+    run = run_chain(tiny_benchmark(), "cotta", out=tmp_path, settings=read(changes))
     first, last = (load(carried_path(run, stage)).network.state_dict() for stage in (0, 2))
     learnt = [name for name in first if "running" not in name and "num_batches" not in name]
     assert any(name.startswith("encoder") for name in learnt)

@@ -13,6 +13,7 @@ import torch
 
 from cosda.api import evaluate, make_plan, run_chain
 from cosda.config.catalogue import cost_rows
+from cosda.config.request import Request
 from cosda.data.domain import Benchmark
 from cosda.data.loader import open_loader
 from cosda.errors import CosdaError
@@ -21,9 +22,9 @@ from cosda.models.network import place, same_weights, statistics
 from cosda.records.run import Run, find_runs
 from cosda.run.chain import carried_path
 from cosda.run.evaluate import embed, predicted_classes
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 from cosda.watch import Watcher
-from tiny import tiny_benchmark
+from tiny import read, tiny_benchmark
 
 QUICK = (
     *("epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8"),
@@ -34,7 +35,7 @@ QUICK = (
 def quick(
     benchmark: Benchmark, out: Path, method: str = "cosda", changes: tuple[str, ...] = (), **options: object
 ) -> Run:
-    return run_chain(benchmark, method, changes=(*QUICK, *changes), out=out, **options)  # type: ignore[arg-type]
+    return run_chain(benchmark, method, settings=read((*QUICK, *changes)), out=out, **options)  # type: ignore[arg-type]
 
 
 def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -197,7 +198,7 @@ def test_ablation_and_seed_and_settings_name_other_runs(finished: Run) -> None:
     def name(**options: object) -> str:
         benchmark = tiny_benchmark()
         changes = (*QUICK, *options.pop("changes", ()))  # type: ignore[misc]
-        return make_plan(benchmark, "cosda", changes=changes, **options).name  # type: ignore[arg-type]
+        return make_plan(benchmark, Request.of("cosda", settings=read(changes), **options)).name  # type: ignore[arg-type]
 
     assert name() == finished.path.name
     names = {name(), name(seed=1), name(ablation="no-mi"), name(variant="authors"), name(changes=("temperature=1",))}
@@ -206,7 +207,7 @@ def test_ablation_and_seed_and_settings_name_other_runs(finished: Run) -> None:
 
 def test_feature_vectors(tmp_path: Path) -> None:
     changes = ("epochs=2", "source.epochs=3", "network.bottleneck=8")
-    run = run_chain(tiny_benchmark(features=True), "cosda", changes=changes, out=tmp_path)
+    run = run_chain(tiny_benchmark(features=True), "cosda", settings=read(changes), out=tmp_path)
     assert run.matrix() is not None
     assert run.config["settings"]["network"]["encoder"] == "identity"
 
@@ -277,7 +278,7 @@ def test_forward_passes_are_counted(finished: Run) -> None:
 def test_config_holds_all_that_decides_the_numbers(finished: Run) -> None:
     config = json.loads((finished.path / "config.json").read_text())
     assert config["settings"]["method"]["temperature"] == 0.07
-    assert config["origins"]["adapt.epochs"] == "--set epochs=2"
+    assert config["origins"]["adapt.epochs"] == "settings: epochs=2"
     assert config["select"] == "last"
     assert config["label"] == "cosda"
 

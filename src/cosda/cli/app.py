@@ -1,14 +1,14 @@
-"""The program itself: its commands are in the other files of this folder."""
+"""The program itself; its commands are handed to it (`cosda.__main__`)."""
 
 from __future__ import annotations
 
 import io
-import json
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext, redirect_stdout
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,18 +16,6 @@ from cosda import __version__
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.run.memory import keep_freed_memory
-
-app = typer.Typer(
-    name="cosda",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: importing rich's would triple the time that it takes
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Continual source-free domain adaptation: adapt a trained classifier to one new domain after another, "
-    "without the old images, without labels, without a domain ID, and without forgetting.\n\n"
-    "Start with: cosda demo",
-)
 
 
 def _print_version(wanted: bool) -> None:
@@ -39,7 +27,6 @@ def _print_version(wanted: bool) -> None:
 TOGETHER = ("source", "run", "adapt")  # commands that several processes can do together
 
 
-@app.callback(help=app.info.help)
 def options(
     context: typer.Context,
     version: Annotated[
@@ -55,11 +42,30 @@ def options(
         )
 
 
+def build_app(commands: Iterable[Callable[..., None]]) -> typer.Typer:
+    """The program with these commands, in this order."""
+    app = typer.Typer(
+        name="cosda",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help: importing rich's would triple the time that it takes
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Continual source-free domain adaptation: adapt a trained classifier to one new domain after another, "
+        "without the old images, without labels, without a domain ID, and without forgetting.\n\n"
+        "Start with: cosda demo",
+    )
+    app.callback(help=app.info.help)(options)
+    for command in commands:
+        app.command()(command)
+    return app
+
+
 INTERRUPTED, ENDED = (128 + number for number in (signal.SIGINT, signal.SIGTERM))
 GRACE = 5.0  # seconds in which torchrun ends this process, if rank 0 has failed too
 
 
-def main() -> None:
+def run_program(app: typer.Typer) -> None:
     """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, 143 for `kill`, never a traceback for these."""
     rank = env.place().rank
     if env.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
@@ -67,7 +73,7 @@ def main() -> None:
     keep_freed_memory()
     try:
         with redirect_stdout(io.StringIO()) if rank else nullcontext():  # results are printed once
-            _act()
+            _act(app)
     except CosdaError as error:
         if rank:  # where all processes fail alike, rank 0 alone shall say so
             time.sleep(GRACE)
@@ -79,7 +85,7 @@ def main() -> None:
         raise
 
 
-def _act() -> None:
+def _act(app: typer.Typer) -> None:
     """Do the command; several processes that did it together part when all have come to its end."""
     try:
         app()
@@ -89,8 +95,3 @@ def _act() -> None:
 
             leave()
         raise
-
-
-def print_json(value: Any) -> None:
-    """A result for programs, on standard output."""
-    print(json.dumps(value, indent=1, ensure_ascii=False))

@@ -37,9 +37,7 @@ DomainName = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Select = Annotated[
     str,
-    typer.Option(
-        metavar="RULE", help=f"Which epoch to hand on: last; by {VALIDATORS.described()}; or oracle, which sees labels."
-    ),
+    typer.Option(metavar="RULE", help=f"Which epoch to hand on: last, {', '.join(VALIDATORS)}; or oracle, by labels."),
 ]
 CARRY_HELP = f"What a stage hands on. {CARRY_RULES.described()}."
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of run folders.")]
@@ -170,19 +168,22 @@ def request_of(
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take groups of options: each field of a dataclass among its arguments becomes an option."""
+    """Let a command take groups of options: each field of a dataclass among its arguments becomes an option.
+
+    Help shows the command's own options first.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name]))
-            continue
-        hinted = get_type_hints(groups[name], include_extras=True)
-        parameters += [
-            inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=hinted[field.name])
-            for field in dataclasses.fields(groups[name])
-        ]
+    signature = inspect.signature(command).parameters
+    own = [parameter.replace(annotation=hints[name]) for name, parameter in signature.items() if name not in groups]
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hinted[field.name]
+        )
+        for group in groups.values()
+        for hinted in [get_type_hints(group, include_extras=True)]
+        for field in dataclasses.fields(group)
+    ]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -192,7 +193,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**given, **made)
 
-    options = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    options = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in options}
     return run

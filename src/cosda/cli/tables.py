@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -130,3 +131,8 @@ def _plain(value: Any) -> str:
 def _console() -> Console:
     """Where no terminal says how wide it is, lines are as long as they need to be."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def print_json(value: Any) -> None:
+    """A result for programs, on standard output."""
+    print(json.dumps(value, indent=1, ensure_ascii=False))

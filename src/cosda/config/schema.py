@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from cosda.carry import CarryRule, parse_rule, rule_text
 from cosda.errors import CosdaError
 from cosda.settings import setting
 
 
-def _carry_text(text: str) -> str:
-    return rule_text(parse_rule(text))
+def _carry_text(value: Any) -> str:
+    return rule_text(parse_rule(str(value)))
 
 
 @dataclass(frozen=True)

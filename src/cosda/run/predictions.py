@@ -26,6 +26,15 @@ class Prediction:
     probabilities: NDArray[np.float32] | None  # (C,)
     skipped: str = ""  # why the image could not be read
 
+    def __eq__(self, other: object) -> bool:
+        """Equal names, reasons and bits."""
+        if not isinstance(other, Prediction) or (self.image, self.skipped) != (other.image, other.skipped):
+            return False
+        mine, theirs = self.probabilities, other.probabilities
+        return mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs))
+
+    __hash__ = None  # type: ignore[assignment]
+
     def top(self, count: int) -> list[tuple[str, float]]:
         """The most probable classes, the best first, with their probabilities."""
         if self.probabilities is None:

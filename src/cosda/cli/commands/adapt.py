@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app
 from cosda.cli.options import (
     Adaptation,
     DomainName,
@@ -27,7 +26,6 @@ from cosda.cli.options import (
 from cosda.cli.progress import open_watcher
 
 
-@app.command()
 @grouped
 def adapt(
     model: ModelFolder,

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app
 from cosda.cli.options import (
     CARRY_HELP,
     Data,
@@ -52,7 +51,6 @@ class Cluster:
     ] = None
 
 
-@app.command()
 @grouped
 def bench(
     data: Data,

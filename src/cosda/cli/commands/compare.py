@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, print_json
 from cosda.cli.options import AsJson
+from cosda.cli.tables import print_json
 
 
-@app.command()
 def compare(
     run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run folder.")],
     run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another one.")],

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app
 from cosda.cli.commands.bench import Workers
 from cosda.cli.options import Quiet
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 3,

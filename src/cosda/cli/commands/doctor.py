@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, print_json
 from cosda.cli.options import AsJson
+from cosda.cli.tables import print_json
 
 
-@app.command()
 def doctor(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="A folder of domain folders, lists, or an .npz file.")],
     as_json: AsJson = False,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from cosda.cli.app import app, print_json
 from cosda.cli.options import AsJson, DomainName, Images, ModelFolder, Place, Quiet, grouped
 from cosda.cli.progress import open_watcher
+from cosda.cli.tables import print_json
 
 
-@app.command()
 @grouped
 def evaluate(
     model: ModelFolder,

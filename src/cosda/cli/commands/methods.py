@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, print_json
 from cosda.cli.options import Ablate, AsJson, Variant
+from cosda.cli.tables import print_json
 
 
-@app.command()
 def methods(
     name: Annotated[str | None, typer.Argument(help="A method, to see its settings.")] = None,
     benchmark: Annotated[str, typer.Option(help="Show the settings for this benchmark, such as office31.")] = "own",

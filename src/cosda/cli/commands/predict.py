@@ -8,12 +8,10 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app
 from cosda.cli.options import DomainName, Images, ModelFolder, Place, Quiet, grouped
 from cosda.cli.progress import open_watcher
 
 
-@app.command()
 @grouped
 def predict(
     model: ModelFolder,

@@ -7,10 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app
 
-
-@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Run folders, or folders that hold them.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default report.FORMAT.")] = None,

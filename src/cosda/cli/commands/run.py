@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, print_json
 from cosda.cli.options import (
     Adaptation,
     AsJson,
@@ -24,9 +23,9 @@ from cosda.cli.options import (
     request_of,
 )
 from cosda.cli.progress import open_watcher
+from cosda.cli.tables import print_json
 
 
-@app.command()
 @grouped
 def run(
     data: Data,
