@@ -31,6 +31,7 @@ class NeighbourMethod(Method):
         "epoch", "filled at each epoch's start, or once for a target; 'static' rows stay as they are within the epoch"
     )
     bank_keep: float = setting(0.0, "share of a bank row that stays when its image is seen again", low=0, high=1)
+    bank_unit: bool = setting(True, "bring features of the bank back to length 1 after averaging")
     bank_precision: Literal["float32", "half"] = setting("float32", "numbers of the bank; 'half' halves its memory")
     search: Literal["torch", "faiss", "auto"] = setting(
         "torch", "what finds neighbours; 'auto' takes faiss for large banks if it is installed"
@@ -71,7 +72,7 @@ class NeighbourMethod(Method):
         """The bank, after it has taken in what was just seen."""
         assert self.memory is not None, "begin_epoch fills the bank"
         if self.bank != "epoch-static":
-            self.memory.update(batch.index, seen, self.bank_keep)
+            self.memory.update(batch.index, seen, self.bank_keep, self.bank_unit)
         return self.memory
 
     def scheduled(self, first: int, later: int | None) -> int:
