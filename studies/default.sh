@@ -16,6 +16,14 @@ for part in features digits embedded; do
     done
   done
 done
+# On Office-31 the authors' configuration also has no mutual information (α = 0) and 40 epochs. What is it of their code?
+features --methods cosda --profile default
+features --methods cosda --profile authors --set method.fold=false
+for fold in true false; do
+  features --methods cosda --profile authors --set method.information=1 --set method.fold=$fold
+done
+features --methods cosda --profile authors --set method.information=1 --set method.restart=false
+features --methods cosda --profile authors --set method.information=1 --epochs 20
 features --methods cosda --epochs 10
 features --methods cosda --epochs 40
 features --methods cosda --epochs 40 --set method.restart=true
