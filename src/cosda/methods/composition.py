@@ -58,13 +58,13 @@ class Composition(CoSDA):
 
     base_class: ClassVar[type[NeighbourMethod]]
 
-    looks: Literal["teacher", "student"] = setting("teacher", "who fills the bank and looks at the clean batch")
+    looks: Literal["teacher", "student"] = setting("teacher", "whose output on clean images fills the bank")
     learn_by: Literal["consistency", "attraction"] = setting(
         "consistency", "learn the neighbours' labels as CoSDA learns the teacher's, or by the other method's losses"
     )
 
     def setup(self, student: Network, loader: Images) -> None:
-        """Teacher, student, and the other method around the one of them that looks."""
+        """Teacher, student, and the other method around the one of them that fills the bank."""
         super().setup(student, loader)
         self.base = self.base_class(**{key: getattr(self, key) for key in settings_of(self.base_class)})
         self.base.setup(student if self.looks == "student" else self.pair.teacher, loader)

@@ -1,7 +1,7 @@
 """What NRC and AaD share: a bank of the target's features and predictions, and a step that learns from neighbours.
 
 Each is a method of its own and an objective that CoSDA can take (see composition.py): `label` looks neighbours up in
-the bank, `losses` is what the student pays. The bank is filled by an eval-mode pass over the training images.
+the bank, `losses` are those of the student. The bank is filled by an eval-mode pass over the training images.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NeighbourMethod(Method):
         self.memory.backend, self.memory.block_bytes = self.search, self.search_megabytes * 2**20
 
     def step(self, batch: Batch) -> Losses:
-        """The student looks once: what it says refreshes the bank and pays for differing from its neighbours."""
+        """One pass of the student: its output refreshes the bank and is drawn to that of its neighbours."""
         output = self.student(batch.images)
         return self.losses(output, self.label(batch, Output(output.features.detach(), output.logits.detach())))
 
@@ -61,11 +61,11 @@ class NeighbourMethod(Method):
         raise NotImplementedError(f"{type(self).__name__} has no label")
 
     def losses(self, output: Output, target: Target) -> Losses:
-        """What the student pays."""
+        """The student's losses; with gradient."""
         raise NotImplementedError(f"{type(self).__name__} has no losses")
 
     def spread(self, output: Output) -> Losses:
-        """What it pays for predictions that are too alike, where CoSDA's own losses do not hold it already."""
+        """The loss that keeps predictions apart, where CoSDA's own losses do not do so already."""
         return {}
 
     def remember(self, batch: Batch, seen: Output) -> Bank:
