@@ -79,7 +79,7 @@ def test_a_step_equals_a_slow_loop(exclude: str) -> None:
     batch = first_batch(job)
     with torch.no_grad():
         output = copy.deepcopy(student)(batch.images)  # train mode: the batch's statistics
-    # A bank in which an image's own row is nearest to it, and predictions are sure, so that it matters who is near.
+    # A bank in which an image's own row is nearest to it; predictions are confident, so that it matters who is near.
     rng = torch.Generator().manual_seed(0)
     keys = torch.nn.functional.normalize(torch.randn(20, WIDTH, generator=rng))
     keys[batch.index] = torch.nn.functional.normalize(output.features)

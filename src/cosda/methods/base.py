@@ -64,7 +64,7 @@ class Images(Protocol):
 
 
 class Objective(Protocol):
-    """The one seam: how what a network has seen becomes labels, and what the student pays for missing them.
+    """The one seam: how labels are made from what a network says, and the losses with which the student learns them.
 
     CoSDA takes an objective. Its own is the teacher's prediction; a method that offers one (as NRC and AaD do) gets its
     CoSDA version for nothing.
@@ -79,7 +79,7 @@ class Objective(Protocol):
         ...
 
     def losses(self, output: Output, target: Target) -> Losses:
-        """What the student pays; with gradient."""
+        """The student's losses; with gradient."""
         ...
 
 
