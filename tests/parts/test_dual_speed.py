@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from cosda.models.network import batch_norms, same_weights, statistics, weights
-from cosda.parts.dual_speed import DualSpeed, batch_statistics
+from cosda.parts.dual_speed import DualSpeed, MergedStatistics, batch_statistics, set_statistics, statistics_lent
 from tiny import tiny_network
 
 
@@ -119,6 +119,31 @@ def test_a_restart_copies_weights_and_keeps_the_students_statistics():
     with torch.no_grad():
         next(pair.student.parameters()).add_(1)
     assert_same(weights(pair.teacher), teacher)  # copied, not shared
+
+
+def test_merged_statistics_follow_slowly_and_leave_the_student_alone():
+    """m = 0.75: from 2 towards 6 it is 3, then 3.75; the student stays at 6."""
+    student = tiny_network()
+    set_statistics(student, [torch.full_like(value, 2.0) for value in statistics(student)])
+    merged = MergedStatistics(student)
+    set_statistics(student, [torch.full_like(value, 6.0) for value in statistics(student)])
+    for wanted in (3.0, 3.75):
+        merged.follow(student, 0.75)
+        assert {round(number, 5) for value in merged.values for number in value.tolist()} == {wanted}
+        assert {number for value in statistics(student) for number in value.tolist()} == {6.0}
+    merged.follow(student, 1.0)
+    assert merged.values[0][0].item() == pytest.approx(3.75)
+
+
+def test_statistics_are_lent_and_come_back_even_after_an_error():
+    network = tiny_network()
+    own, other = copies(statistics(network)), [torch.full_like(value, 7.0) for value in statistics(network)]
+    with statistics_lent(network, other):
+        assert_same(statistics(network), other)
+    assert_same(statistics(network), own)
+    with pytest.raises(RuntimeError, match="boom"), statistics_lent(network, other):
+        raise RuntimeError("boom")
+    assert_same(statistics(network), own)
 
 
 def test_batch_statistics_gives_the_output_of_train_mode_and_leaves_the_buffers():
