@@ -5,15 +5,15 @@
     outline   only the contours of the digits, light on dark, under noise and blur
     hand      1,797 digits that 43 people wrote by hand (the UCI test set)
 
-``digits.npz`` beside this file holds the shapes of the digits and the handwriting, drawn once by ``tools/make_digits.py``.
-Colours, backgrounds and noise would take four times its space, and are made here by numpy alone. So the pixels do
-not depend on the fonts and the versions of drawing libraries that are installed; a test knows their hash.
+``digits.npz`` beside this file holds the shapes of the digits and the handwriting, drawn once by
+``tools/make_digits.py``. Colours, backgrounds and noise would take four times its space, and are made here by numpy
+alone. So the pixels do not depend on the fonts and drawing libraries that are installed; a test knows their hash.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ class Pose(NamedTuple):
     shear: float
 
 
-Shape = Callable[[int, Pose], Pixels]  # the digit of a position, as coverage (32, 32)
+Shape = Callable[[int, Pose], Pixels]  # from position and pose of a digit to its coverage (32, 32)
 
 
 @lru_cache(maxsize=1)
@@ -49,8 +49,7 @@ def load() -> Benchmark:
     """All four domains; the split into training and test images is part of the benchmark."""
     with resources.files("cosda").joinpath("data/digits.npz").open("rb") as file, np.load(file) as stored:
         arrays = {name: stored[name] for name in stored.files}
-    shapes = {name: arrays[name] / 255 for name in RENDERED}
-    domains = [rendered(name, lambda position, _, name=name: shapes[name][position]) for name in RENDERED]
+    domains = [rendered(name, _stored(arrays[name])) for name in RENDERED]
     framed = np.pad(arrays["hand"], ((0, 0), (4, 4), (4, 4)))
     images, train = np.repeat(framed[..., None], 3, axis=3), arrays["hand_train"].astype(np.int64)
     test = np.setdiff1d(everything(len(images)), train)
@@ -59,12 +58,16 @@ def load() -> Benchmark:
     return Benchmark("digits", {d.name: d for d in domains}, classes, protocol="inductive")
 
 
+def _stored(shapes: NDArray[np.uint8]) -> Shape:
+    return lambda position, pose: shapes[position] / 255
+
+
 def rendered(name: str, shape: Shape) -> Domain:
     """One of the three printed domains, from the shapes of its digits."""
     seed, draw = RENDERED[name]
     rng = np.random.default_rng(seed)
     order = everything(TRAIN + TEST)
-    pixels = np.stack([draw(rng, lambda pose, i=position: shape(i, pose)) for position in order.tolist()])
+    pixels = np.stack([draw(rng, partial(shape, position)) for position in order.tolist()])
     images = np.round(pixels.clip(0, 1) * 255).astype(np.uint8)
     return Domain(name, images, order % 10, train=order[:TRAIN], test=order[TRAIN:])
 
