@@ -29,7 +29,7 @@ from cosda.distributed import collectives
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
 from cosda.models.encoders.base import Preprocessing
-from cosda.models.encoders.weights import first_line
+from cosda.models.encoders.weights import check_layout, first_line, layout, read_metadata
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
 
@@ -99,7 +99,9 @@ class Model:
         # Clones, because safetensors refuses tensors that share memory, as tied weights do.
         state = {k: v.detach().cpu().clone().contiguous() for k, v in self.network.state_dict().items()}
         encoder = {key: state.pop(key) for key in list(state) if key.startswith("encoder.")}
-        return {ENCODER: safetensors.torch.save(encoder), HEAD: safetensors.torch.save(state)}
+        said = layout(self.network.encoder)  # names and shapes do not tell it
+        metadata = {"layout": said} if said else None
+        return {ENCODER: safetensors.torch.save(encoder, metadata), HEAD: safetensors.torch.save(state)}
 
     def _link(self, name: str, place: Path, sha256: str) -> bool:
         """Link to the same file of the folder that the model was loaded from, if it has not changed since."""
@@ -140,6 +142,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
         raise CosdaError(
             f"the weights in {path} do not fit the network that its {DESCRIPTION} describes: {reason}"
         ) from None
+    check_layout(network.encoder, read_metadata(path / ENCODER), path / ENCODER)
     network.to(device).eval()
     return model
 
