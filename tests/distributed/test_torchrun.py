@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benches import results
 from PIL import Image
 from torch import nn
 
+from benches import results
 from cosda import cli
 from cosda.api import adapt, run_chain
 from cosda.bench import run_jobs

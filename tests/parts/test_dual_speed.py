@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from cosda.models.network import batch_norms, same_weights, statistics, weights
-from cosda.parts.dual_speed import DualSpeed, batch_statistics
+from cosda.models.network import same_weights, weights
+from cosda.models.statistics import batch_norms, batch_statistics, statistics
+from cosda.parts.dual_speed import DualSpeed
 from tiny import tiny_network
 
 

@@ -17,7 +17,8 @@ from cosda.data.domain import Benchmark
 from cosda.data.loader import open_loader
 from cosda.errors import CosdaError
 from cosda.models.artifact import load
-from cosda.models.network import place, same_weights, statistics
+from cosda.models.network import same_weights, to_device
+from cosda.models.statistics import statistics
 from cosda.records.run import Run, find_runs
 from cosda.run.chain import carried_path
 from cosda.run.evaluate import embed, predicted_classes
@@ -233,7 +234,7 @@ def test_embeddings_of_first_and_last_stage(finished: Run) -> None:
 @pytest.mark.parametrize("stage", [0, 2])
 def test_an_embedding_is_of_the_model_that_its_stage_handed_on(finished: Run, stage: int) -> None:
     model = load(carried_path(finished, stage))
-    network = place(model.network, torch.device("cpu"))
+    network = to_device(model.network, torch.device("cpu"))
     loaders = [
         (number, open_loader(domain, "test", model.preprocessing, torch.device("cpu"), 64), domain.labels)
         for number, domain in enumerate(tiny_benchmark().domains.values())

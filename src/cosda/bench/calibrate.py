@@ -23,7 +23,7 @@ from cosda.data.domain import Domain
 from cosda.data.loader import Loader
 from cosda.models.artifact import Model
 from cosda.models.bn_folding import evaluating
-from cosda.models.network import place
+from cosda.models.network import to_device
 from cosda.records.run import Run
 from cosda.run.chain import execute
 from cosda.run.prepare import MARGIN, Machine, prepare
@@ -175,7 +175,7 @@ def encoding_seconds(plan: Plan, machine: Machine) -> float:
 
 def _seconds_of_sweep(module: nn.Module, items: Any, model: Model, machine: Machine) -> float:
     device, seconds = machine.open(), []
-    place(module, device)
+    to_device(module, device)
     with evaluating(module) as fast:
         for _ in range(2):
             start = time.perf_counter()

@@ -24,8 +24,8 @@ from cosda.errors import CosdaError
 from cosda.methods import METHODS, Method
 from cosda.models.artifact import Model, load_like
 from cosda.models.masks import MaskedNetwork
-from cosda.models.network import place, statistics
-from cosda.parts.dual_speed import set_statistics, statistics_lent
+from cosda.models.network import to_device
+from cosda.models.statistics import set_statistics, statistics, statistics_lent
 from cosda.randomness import stream
 from cosda.records.folder import RunFolder
 from cosda.records.run import Run, read_run
@@ -124,7 +124,7 @@ class _Chain:
             self.plan, self.domains, self.model.preprocessing, self.folder, self.device, self.watcher
         )
         network = trained_part(self.model.network, self.plan)
-        self.student = place(network, self.device).requires_grad_(True)
+        self.student = to_device(network, self.device).requires_grad_(True)
         saved = load_checkpoint(self._checkpoint)
         first = int(saved["stage"]) if saved else 1
         if saved is None:

@@ -22,7 +22,7 @@ from cosda.errors import CosdaError
 from cosda.files import digest
 from cosda.models.artifact import Model
 from cosda.models.bn_folding import evaluating
-from cosda.models.network import place
+from cosda.models.network import to_device
 from cosda.models.precision import check_compiler
 from cosda.preprocessing import Preprocessing
 from cosda.records.writers import check_writers
@@ -96,7 +96,7 @@ def prepare(
     packed = readable(domain, model.preprocessing.size, machine, watcher)
     if not plan.settings["network"]["freeze_encoder"] or packed.domain.kind == "features":
         return packed
-    encoder = place(model.network.encoder, device)
+    encoder = to_device(model.network.encoder, device)
     # The key of the files, which is remembered, and not of their pixels, which would be read for it each time.
     key = content_key(domain, machine.cache)
     featured = featurise(packed.domain, key, encoder, model.preprocessing, device, machine, watcher)

@@ -19,7 +19,7 @@ from cosda.files import Json, digest
 from cosda.methods import METHODS
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model, load
-from cosda.models.network import Network, place
+from cosda.models.network import Network, to_device
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive
 from cosda.records.folder import FOR_EVER, RunFolder
@@ -91,7 +91,7 @@ def _train(
     settings: SourceSettings = plan.section("source")
     write_environment(folder, device, model.network.arithmetic)
     trained, held_out = split_off(domain.train, settings.holdout, plan.seed)
-    network = place(trained_part(model.network, plan), device)
+    network = to_device(trained_part(model.network, plan), device)
     truth = torch.from_numpy(labels[trained]).to(device)
     method = Supervised(settings.encoder_rate, settings.label_smoothing, truth, plan.make_method())
     edges = open_edges(settings, settings.epochs, domain, device)
