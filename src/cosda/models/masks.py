@@ -34,6 +34,20 @@ class Masks(nn.Module):
         return torch.sigmoid(self.scale * self.embedding)
 
 
+class Mask(nn.Module):
+    """One mask, for good."""
+
+    values: Tensor
+
+    def __init__(self, values: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("values", values)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, d), masked."""
+        return features * self.values
+
+
 class MaskedNetwork(Network):
     """A network that sees each domain through a mask of its own.
 
@@ -85,6 +99,9 @@ class MaskedNetwork(Network):
         seen.training = self.training  # of this object alone: the parts are in use elsewhere
         assert seen.position >= 0
         return seen
+
+    def _between(self) -> dict[str, nn.Module]:
+        return {"mask": Mask(self.masks()[self.position].detach())}
 
     def with_encoder(self, encoder: nn.Module) -> MaskedNetwork:
         """The same head and masks (shared, not copied) on another encoder."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -66,6 +68,25 @@ class Network(nn.Module):
     def for_domain(self, domain: str | None) -> Network:
         """The network for images of one domain: itself, unless it has a mask for each (see `masks`)."""
         return self
+
+    def plain(self) -> nn.Sequential:
+        """A copy that gives logits alone: its parts one after the other, with the weight norm computed once for all."""
+        parts = copy.deepcopy({"encoder": self.encoder, "bottleneck": self.bottleneck, **self._between()})
+        return nn.Sequential(OrderedDict(parts, classifier=_plain_linear(self.classifier)))
+
+    def _between(self) -> dict[str, nn.Module]:
+        """What stands between bottleneck and classifier."""
+        return {}
+
+
+def _plain_linear(classifier: nn.Module) -> nn.Linear:
+    assert isinstance(classifier, nn.Linear)
+    weight, bias = classifier.weight, classifier.bias
+    sizes = classifier.in_features, classifier.out_features
+    linear = nn.Linear(*sizes, bias is not None, "meta", weight.dtype)  # there it draws no random numbers
+    linear.to_empty(device=weight.device)
+    linear.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return linear
 
 
 def shared_pass(images: Tensor, compute: Callable[[Tensor], list[Output]]) -> list[Output]:
