@@ -19,7 +19,7 @@ from benchmarks.straightforward import accuracy, bare_step, two_pass_step
 from benchmarks.timing import seconds
 from cosda.models.architecture import Architecture
 from cosda.models.bn_folding import evaluating
-from cosda.models.network import place
+from cosda.models.network import to_device
 from cosda.run.memory import keep_freed_memory
 from cosda.run.prepare import EVALUATION_BATCH
 
@@ -39,7 +39,7 @@ def our_arithmetic(case: Case, sample: int) -> float:
     """Seconds of bare steps, and of passes with folded BatchNorm: before, after each epoch, with other statistics."""
     keep_freed_memory()  # as every run does
     torch.manual_seed(0)
-    network = place(Architecture(case.encoder, 256, 31).build(), torch.device("cpu"))
+    network = to_device(Architecture(case.encoder, 256, 31).build(), torch.device("cpu"))
     step = bare_step(network)
     images = torch.randn(EVALUATION_BATCH, 3, case.side, case.side).to(memory_format=torch.channels_last)
 

@@ -19,7 +19,7 @@ from benchmarks.straightforward import fill_bank
 from benchmarks.timing import Timing, seconds
 from cosda.data.loader import Loader
 from cosda.models.architecture import Architecture
-from cosda.models.network import Network, place
+from cosda.models.network import Network, to_device
 from cosda.parts.bank import Bank
 from cosda.parts.prototypes import see_all
 from cosda.preprocessing import Preprocessing
@@ -66,7 +66,7 @@ def passes(encoder: str, side: int, count: int, kept: bool) -> dict[str, float]:
     candidates: dict[str, Callable[[], object]]
     if kept:
         keep_freed_memory()
-        ours = place(copy.deepcopy(plain), CPU)
+        ours = to_device(copy.deepcopy(plain), CPU)
         _same(ours, plain, loader, ready)
         candidates = {
             "measuring": lambda: [o.logits.argmax(1) for _, o in outputs(ours, loader)],

@@ -10,7 +10,7 @@ from benchmarks.alone import in_turn
 from benchmarks.facts import Fact
 from benchmarks.timing import seconds
 from cosda.models.encoders import build_encoder
-from cosda.models.network import place
+from cosda.models.network import to_device
 from cosda.run.memory import keep_freed_memory
 
 
@@ -29,7 +29,7 @@ def passes(kept: bool, encoder: str, side: int, batch: int) -> float:
     """Seconds of a forward pass."""
     if kept:
         keep_freed_memory()
-    network = place(build_encoder(encoder), torch.device("cpu")).eval()
+    network = to_device(build_encoder(encoder), torch.device("cpu")).eval()
     images = torch.randn(batch, 3, side, side).contiguous(memory_format=torch.channels_last)
     with torch.inference_mode():
         return seconds(lambda: network(images), 3)

@@ -19,7 +19,7 @@ from cosda.data.loader import Loader
 from cosda.methods.base import Progress
 from cosda.methods.cosda import CoSDA
 from cosda.models.architecture import Architecture
-from cosda.models.network import Network, place
+from cosda.models.network import Network, to_device
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
 from cosda.randomness import stream
 from cosda.run.memory import keep_freed_memory, linux_bytes
@@ -45,7 +45,7 @@ class Case:
         """A new one; every call gives the same weights."""
         torch.manual_seed(0)
         width = None if self.side else FEATURES
-        return place(Architecture(self.encoder, 256, 31, width).build(), CPU)
+        return to_device(Architecture(self.encoder, 256, 31, width).build(), CPU)
 
     def loader(self) -> Loader:
         """Made-up samples, two batches of them."""

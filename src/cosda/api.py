@@ -21,7 +21,7 @@ from cosda.data.loader import Loader, open_loader
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model, load, load_like
-from cosda.models.network import place
+from cosda.models.network import to_device
 from cosda.records.run import Run
 from cosda.run.chain import carried_path, execute
 from cosda.run.evaluate import EVALUATION_BATCH, measure, probabilities
@@ -337,7 +337,7 @@ def _opened(
     """A loader of the domain's test split for a model, which is put on the device."""
     machine = machine or Machine()
     with machine.open() as device:
-        place(model.network, device)
+        to_device(model.network, device)
         packed = readable(domain, model.preprocessing.size, machine, main_watcher(watcher))
         yield open_loader(packed.domain, "test", model.preprocessing, device, EVALUATION_BATCH), packed
 

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from cosda.distributed import collectives, env
 from cosda.methods import METHODS
 from cosda.models.artifact import load
-from cosda.models.network import FeatureNorm, Network, SharedFeatureNorm, share_statistics
+from cosda.models.network import Network
+from cosda.models.statistics import FeatureNorm, SharedFeatureNorm, share_statistics
 from cosda.randomness import derive
 from cosda.records.run import find_runs
 from tiny import tiny_network

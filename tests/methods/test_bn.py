@@ -15,7 +15,7 @@ from cosda.models.artifact import load
 from cosda.models.network import Network, batch_norms, same_weights, statistics
 from cosda.run.chain import carried_path
 from cosda.run.train import Training
-from tiny import tiny_benchmark, tiny_loader, tiny_network
+from tiny import read, tiny_benchmark, tiny_loader, tiny_network
 
 
 def adapted(student: Network, kind: str = "batch_norm", seed: int = 0, epochs: int = 1) -> Training:
@@ -93,7 +93,7 @@ def test_a_network_without_batch_norm_stays_as_it_is() -> None:
 
 def test_a_run_has_one_epoch_whatever_is_asked(tmp_path: Path) -> None:
     changes = ("epochs=5", "source.epochs=1", "network.bottleneck=8", "batch_size=8")
-    run = run_chain(tiny_benchmark(features=True), "bn", domains=("one", "two"), changes=changes, out=tmp_path)
+    run = run_chain(tiny_benchmark(features=True), "bn", domains=("one", "two"), settings=read(changes), out=tmp_path)
     [loss] = run.of("loss", stage=1)
     assert (loss["epoch"], loss["steps"], loss["terms"], loss["passes"]) == (0, 3, {}, 1.0)
     tracked = [int(norm.num_batches_tracked or 0) for norm in batch_norms(load(carried_path(run)).network)]

@@ -15,7 +15,8 @@ from cosda.methods import METHODS, Method
 from cosda.methods.base import Progress
 from cosda.methods.composition import Composition
 from cosda.methods.cosda import CoSDA
-from cosda.models.network import Network, same_weights, statistics
+from cosda.models.network import Network, same_weights
+from cosda.models.statistics import statistics
 from cosda.parts.bank import Bank
 from cosda.parts.mixup import draw_mixing
 from cosda.randomness import stream

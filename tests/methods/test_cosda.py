@@ -12,7 +12,8 @@ from torch import Tensor
 from cosda.config.schema import Optimisation
 from cosda.methods.base import Progress
 from cosda.methods.cosda import CoSDA
-from cosda.models.network import Network, same_weights, statistics
+from cosda.models.network import Network, same_weights
+from cosda.models.statistics import statistics
 from cosda.parts.mixup import draw_mixing
 from cosda.parts.schedule import cosine
 from cosda.randomness import stream

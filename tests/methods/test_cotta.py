@@ -15,7 +15,8 @@ from cosda.config.schema import Optimisation
 from cosda.methods.base import Progress
 from cosda.methods.cotta import CoTTA
 from cosda.models.artifact import load
-from cosda.models.network import Network, same_weights, statistics
+from cosda.models.network import Network, same_weights
+from cosda.models.statistics import statistics
 from cosda.parts.augment import Augmentation
 from cosda.parts.schedule import cosine
 from cosda.randomness import stream

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model, load
+from cosda.models.encoders.weights import read_metadata
 from cosda.models.network import same_weights
 
 FILES = {"model.json", "encoder.safetensors", "head.safetensors"}
@@ -125,7 +126,7 @@ def test_a_failed_save_leaves_nothing_behind(model, tmp_path, monkeypatch) -> No
         raise OSError("disk full")
 
     monkeypatch.setattr("cosda.models.artifact.os.fsync", full)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(CosdaError, match=r"cannot be written to .*model: disk full"):
         model.save(tmp_path / "model", overwrite=True)
     assert {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()} == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
@@ -138,6 +139,18 @@ def test_damaged_weights(folder, name) -> None:
     content[-1] ^= 1
     weights.write_bytes(content)
     with pytest.raises(CosdaError, match="damaged, cut short or exchanged"):
+        load(folder)
+
+
+def test_the_encoders_file_names_its_layout_and_a_changed_description_is_seen(tmp_path) -> None:
+    """The architecture in model.json is the one thing that tells the layouts apart, and no checksum covers it."""
+    architecture = Architecture("resnet50-v1", bottleneck=4, classes=2)
+    network = architecture.build()
+    folder = Model(network, architecture, ("no", "yes"), network.encoder.preprocessing).save(tmp_path / "model")
+    assert load(folder).architecture == architecture
+    assert read_metadata(folder / "encoder.safetensors") == {"layout": "stride 2 on the 1x1 convolution"}
+    edit(folder, architecture=architecture.as_json() | {"encoder": "resnet50"})
+    with pytest.raises(CosdaError, match=r"stride 2 on the 1x1 convolution, but this encoder has stride 2 on the 3x3"):
         load(folder)
 
 

@@ -15,10 +15,10 @@ from cosda.models.architecture import Architecture
 from cosda.models.bn_folding import Folding, evaluating, find_pairs
 from cosda.models.encoders.base import Identity
 from cosda.models.masks import add_masks
-from cosda.models.network import Network, batch_norms, place
+from cosda.models.network import Network, to_device
 from cosda.models.precision import Arithmetic
+from cosda.models.statistics import batch_norms, batch_statistics, set_statistics, statistics_lent
 from cosda.models.wrap import wrap
-from cosda.parts.dual_speed import batch_statistics, set_statistics, statistics_lent
 
 CPU = torch.device("cpu")
 WORTH = 8
@@ -39,7 +39,7 @@ def lived_in(network):
         if norm.affine:
             nn.init.uniform_(norm.weight, 0.5, 1.5)
             nn.init.normal_(norm.bias, 0, 0.2)
-    return place(network, CPU)
+    return to_device(network, CPU)
 
 
 def inputs(count=WORTH, side=32):

@@ -51,6 +51,42 @@ def test_weights_that_do_not_fit_are_listed(tmp_path, trained) -> None:
         build_encoder("small", weights=str(tmp_path / "weights.pth"))
 
 
+@pytest.fixture(scope="module")
+def bottlenecks():
+    return build_encoder("resnet50").state_dict()
+
+
+V1, V1_5 = "stride 2 on the 1x1 convolution", "stride 2 on the 3x3 convolution"
+
+
+@pytest.mark.parametrize("key", ["layout", "origin"])
+@pytest.mark.parametrize(
+    ("said", "fits", "other"), [(V1, "resnet50-v1", "resnet50"), (V1_5, "resnet50", "resnet50-v1")]
+)
+def test_weights_of_the_other_layout_are_refused(tmp_path, bottlenecks, key, said, fits, other) -> None:
+    path = tmp_path / "weights.safetensors"
+    save_file(bottlenecks, path, {key: f"ResNet-50, {said} of layer2.0"})
+    loaded = build_encoder(fits, weights=str(path))
+    assert torch.equal(loaded.layer4[0].conv2.weight, bottlenecks["layer4.0.conv2.weight"])
+    with pytest.raises(CosdaError, match=rf"of a ResNet with {said}, but this encoder has .*'resnet50-v1'"):
+        build_encoder(other, weights=str(path))
+
+
+def test_weights_that_do_not_name_their_layout_are_taken(tmp_path, bottlenecks) -> None:
+    save_file(bottlenecks, tmp_path / "weights.safetensors", {"format": "pt"})
+    torch.save(bottlenecks, tmp_path / "weights.pth")
+    for name in ("weights.safetensors", "weights.pth"):
+        for encoder in ("resnet50", "resnet50-v1"):
+            build_encoder(encoder, weights=str(tmp_path / name))
+
+
+def test_torchvisions_own_network_refuses_the_other_layout_too(torchvision, tmp_path, bottlenecks) -> None:
+    path = tmp_path / "weights.safetensors"
+    save_file(bottlenecks, path, {"layout": V1})
+    with pytest.raises(CosdaError, match="this encoder has stride 2 on the 3x3"):
+        build_encoder("torchvision/resnet50", weights=str(path))
+
+
 def test_code_in_a_weights_file_is_never_run(tmp_path) -> None:
     class Trap:
         def __reduce__(self):

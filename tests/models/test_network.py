@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from cosda.models.encoders.base import Identity
-from cosda.models.network import FeatureNorm, Network, batch_norms, freeze, same_weights, statistics, weights
+from cosda.models.network import Network, freeze, same_weights, weights
+from cosda.models.statistics import FeatureNorm, batch_norms, statistics
 
 
 @pytest.fixture

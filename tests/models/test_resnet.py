@@ -67,3 +67,26 @@ def test_small_learns_and_can_be_copied_after_a_backward() -> None:
     assert all(parameter.grad is not None for parameter in encoder.parameters())
     copied = copy.deepcopy(encoder)
     assert copied.width == encoder.width
+
+
+@pytest.mark.parametrize("depth", [50, 101])
+def test_v1_has_its_stride_on_the_first_convolution_of_a_stage(depth) -> None:
+    first, second = build_encoder(f"resnet{depth}-v1"), build_encoder(f"resnet{depth}")
+    assert names_and_shapes(first.state_dict()) == names_and_shapes(second.state_dict())
+
+    def strided(encoder) -> set[str]:
+        return {name for name, module in encoder.named_modules() if getattr(module, "stride", 1) == (2, 2)}
+
+    past = {"conv1"} | {f"layer{stage}.0.downsample.0" for stage in (2, 3, 4)}
+    assert strided(first) == past | {f"layer{stage}.0.conv1" for stage in (2, 3, 4)}
+    assert strided(second) == past | {f"layer{stage}.0.conv2" for stage in (2, 3, 4)}
+
+
+def test_layouts_give_other_features_of_the_same_shape() -> None:
+    first, second = build_encoder("resnet50-v1").eval(), build_encoder("resnet50").eval()
+    second.load_state_dict(first.state_dict())
+    images = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        one, other = first(images), second(images)
+    assert one.shape == other.shape == (2, 2048)
+    assert not torch.allclose(one, other, rtol=0.1)

@@ -6,8 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from cosda.models.network import batch_norms, same_weights, statistics, weights
-from cosda.parts.dual_speed import DualSpeed, MergedStatistics, batch_statistics, set_statistics, statistics_lent
+from cosda.models.network import same_weights, weights
+from cosda.models.statistics import (
+    MergedStatistics,
+    batch_norms,
+    batch_statistics,
+    set_statistics,
+    statistics,
+    statistics_lent,
+)
+from cosda.parts.dual_speed import DualSpeed
 from tiny import tiny_network
 
 

@@ -11,7 +11,7 @@ from cosda.api import run_chain
 from cosda.methods import METHODS
 from cosda.records.run import Run
 from drift import Drift
-from tiny import tiny_benchmark
+from tiny import read, tiny_benchmark
 
 # One batch an epoch and SGD at a rate of 1 without momentum: the bias grows by the very numbers that a test gives.
 PLAIN = ("lr=1", "lr_end=1", "momentum=0", "weight_decay=0", "batch_size=64")
@@ -33,6 +33,8 @@ def drifting(monkeypatch: pytest.MonkeyPatch) -> Drifting:
     ) -> Run:
         monkeypatch.setitem(METHODS, "drift", type("Pushed", (Drift,), {"pushes": pushes}))
         changes = (f"epochs={len(pushes)}", *PLAIN, *SOURCE, *changes)
-        return run_chain(tiny_benchmark(features=True), "drift", domains=domains, changes=changes, out=out, **more)
+        return run_chain(
+            tiny_benchmark(features=True), "drift", domains=domains, settings=read(changes), out=out, **more
+        )
 
     return run

@@ -18,7 +18,8 @@ from cosda.data.domain import Benchmark
 from cosda.data.loader import open_loader
 from cosda.errors import CosdaError
 from cosda.models.artifact import load
-from cosda.models.network import place, same_weights, statistics
+from cosda.models.network import same_weights, to_device
+from cosda.models.statistics import statistics
 from cosda.records.run import Run, find_runs
 from cosda.run.chain import carried_path
 from cosda.run.evaluate import embed, predicted_classes
@@ -101,9 +102,7 @@ def assert_recorded_is_given(run: Run, benchmark: Benchmark) -> None:
         assert found.correct == record["correct"], (record["stage"], name)
 
 
-@pytest.mark.parametrize(
-    ("select", "changes"), [("agreement", ()), ("last", ("carry=interpolate", "carry_share=0.999"))]
-)
+@pytest.mark.parametrize(("select", "changes"), [("agreement", ()), ("last", ("carry=interpolate=0.999",))])
 def test_what_is_recorded_of_a_model_that_is_not_the_last_epochs(
     select: str, changes: tuple[str, ...], drifting: Any, tmp_path: Path
 ) -> None:
@@ -250,7 +249,7 @@ def test_embeddings_of_first_and_last_stage(finished: Run) -> None:
 @pytest.mark.parametrize("stage", [0, 2])
 def test_an_embedding_is_of_the_model_that_its_stage_handed_on(finished: Run, stage: int) -> None:
     model = load(carried_path(finished, stage))
-    network = place(model.network, torch.device("cpu"))
+    network = to_device(model.network, torch.device("cpu"))
     loaders = [
         (number, open_loader(domain, "test", model.preprocessing, torch.device("cpu"), 64), domain.labels)
         for number, domain in enumerate(tiny_benchmark().domains.values())

@@ -79,9 +79,9 @@ def test_a_stopped_run_remembers_its_best_epoch(drifting: Any, tmp_path: Path) -
     ("carry", "wanted"),
     [
         (("carry=last",), 6.0),
-        (("carry=interpolate", "carry_share=0.25"), 0.75 * 6),
+        (("carry=interpolate=0.25",), 0.75 * 6),
         # a half of the mean stays after each epoch, whose biases are 1, 3 and 6
-        (("carry=along", "carry_share=0.125"), (1 / 2 + 3) / 4 + 6 / 2),
+        (("carry=along=0.125",), (1 / 2 + 3) / 4 + 6 / 2),
     ],
 )
 def test_the_mean_is_that_of_its_rule(carry: tuple[str, ...], wanted: float, drifting: Any, tmp_path: Path) -> None:
@@ -91,22 +91,28 @@ def test_the_mean_is_that_of_its_rule(carry: tuple[str, ...], wanted: float, dri
 
 @pytest.mark.parametrize(
     ("carry", "select", "epoch"),
-    [("last", "agreement", 0), ("interpolate", "agreement", 0), ("along", "last", 1), ("auto", "last", 1)],
+    [
+        ("last", "agreement", 0),
+        ("interpolate=0.25", "agreement", 0),
+        ("along=0.25", "last", 1),
+        ("auto=0.5", "last", 1),
+    ],
 )
 def test_a_model_says_which_epoch_and_which_mean_it_is(
     carry: str, select: str, epoch: int, drifting: Any, tmp_path: Path
 ) -> None:
     chain, other = ("one", "two", "three"), "interpolate" if carry == "last" else "last"
-    changes = (f"carry={carry}", "carry_share=0.25", "carry_undo=0.5", f"stage.three.carry={other}")
+    changes = (f"carry={carry}", f"stage.three.carry={other}")
     run = drifting(tmp_path, (0.0, 3.0), *changes, select=select, domains=chain)
     recorded = [{**chosen, **carried} for chosen, carried in zip(run.of("chosen"), run.of("carried"), strict=True)]
-    assert [record["rule"] for record in recorded] == [carry, other]
+    rule = carry.partition("=")[0]
+    assert [record["rule"] for record in recorded] == [rule, other]
     for step, record in zip(lineage(run), recorded, strict=True):
         assert (step["select"], step["epoch"]) == (select, record["epoch"])
         assert (step["carry"], step["share"]) == (record["rule"], record["share"])
     assert recorded[0]["epoch"] == epoch
     shares = {"last": [0], "interpolate": [0.25], "along": [0.25], "auto": TENTHS[1:]}
-    assert recorded[0]["share"] in shares[carry]
+    assert recorded[0]["share"] in shares[rule]
 
 
 # --- The share that is found without labels ---------------------------------------------------------------------------

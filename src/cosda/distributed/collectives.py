@@ -103,7 +103,7 @@ def mean_over_ranks(tensors: Sequence[Tensor]) -> None:
 
 
 def barrier() -> None:
-    """Wait for all env."""
+    """Wait for all ranks."""
     everyone(None)
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from cosda.methods.base import Group, Method, Progress
-from cosda.models.network import batch_norms
+from cosda.models.statistics import batch_norms
 from cosda.types import Batch, Losses
 
 

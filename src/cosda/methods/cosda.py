@@ -26,7 +26,7 @@ from cosda import losses
 from cosda.methods.base import Images, Objective, Progress
 from cosda.methods.teacher import TeacherMethod
 from cosda.models.network import Network
-from cosda.parts.dual_speed import batch_statistics
+from cosda.models.statistics import batch_statistics
 from cosda.parts.mixup import draw_mixing
 from cosda.settings import setting
 from cosda.types import Batch, Losses, Output, Target
@@ -123,6 +123,6 @@ class CoSDA(TeacherMethod):
     def _look(self, batch: Batch) -> Output:
         teacher = self.pair.teacher
         if self.teacher_statistics == "global":
-            return teacher(batch.images)  # type: ignore[no-any-return]
+            return teacher(batch.images)
         with batch_statistics(teacher):
-            return teacher(batch.images)  # type: ignore[no-any-return]
+            return teacher(batch.images)

@@ -32,8 +32,8 @@ from cosda import losses
 from cosda.methods.base import Images, Progress, module_state
 from cosda.methods.teacher import TeacherMethod
 from cosda.models.network import Network, freeze
+from cosda.models.statistics import batch_statistics
 from cosda.parts.augment import Augmentation, lend, normal_like
-from cosda.parts.dual_speed import batch_statistics
 from cosda.settings import setting
 from cosda.types import Batch, Losses
 
@@ -140,4 +140,4 @@ class CoTTA(TeacherMethod):
 def _look(network: Network, images: Tensor) -> Tensor:
     """Logits with the batch's own BatchNorm statistics, as CoTTA normalises everywhere."""
     with batch_statistics(network):
-        return network(images).logits  # type: ignore[no-any-return]
+        return network(images).logits

@@ -25,7 +25,8 @@ from torch.nn import functional as F
 from cosda import losses
 from cosda.methods.base import Group, Images, Method, Progress, trained
 from cosda.models.masks import SCALE, MaskedNetwork, add_masks
-from cosda.models.network import Network, batch_norms
+from cosda.models.network import Network
+from cosda.models.statistics import batch_norms
 from cosda.parts.bank import Bank, nearest
 from cosda.settings import setting
 from cosda.types import Batch, Losses

@@ -21,6 +21,7 @@ class Architecture:
     classes: int
     input_width: int | None = None  # of feature vectors; None for images
     classifier: str | None = None  # where the last layer sat in a model of the user's own; see `wrap`
+    tail: bool = False  # whether more than that layer was left out, such as a softmax
     domains: tuple[str, ...] = ()  # those that have a mask; see `masks`
 
     def build(self, weights: str | None = None) -> Network:
@@ -35,9 +36,9 @@ class Architecture:
         return add_masks(network, self.bottleneck, self.domains) if self.domains else network
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for model.json; a model without masks is described as it always was."""
+        """Plain values for model.json; what few models have is left out of all others."""
         values = asdict(self) | {"domains": list(self.domains)}
-        return {key: value for key, value in values.items() if key != "domains" or value}
+        return {key: value for key, value in values.items() if key not in ("tail", "domains") or value}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Architecture:

@@ -14,8 +14,8 @@ import copy
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,13 @@ from torch import nn
 
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
+from cosda.files import write_atomically
 from cosda.models.architecture import Architecture
 from cosda.models.encoders.base import Preprocessing
-from cosda.models.encoders.weights import first_line
+from cosda.models.encoders.weights import check_layout, first_line, layout, read_metadata
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
+from cosda.models.split import join, split
 
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
@@ -65,13 +67,22 @@ class Model:
     def save(self, path: str | Path, overwrite: bool = False, link: bool = False) -> Path:
         """Write the model folder, whole or not at all; equal models give equal bytes.
 
-        With ``link``, a weights file that is still that of the folder the model was loaded from is not written again
-        but linked to (both are then one file on the disk).
+        Of several processes that hold the model together, the first one writes.
 
-        Only a folder that holds a model and nothing else is ever replaced, and only with ``overwrite``. Of several
-        processes that hold the model together, the first one writes.
+        Args:
+            path: the folder.
+            overwrite: replace a model that is there. Nothing but a folder that holds a model and nothing else is ever
+                replaced.
+            link: do not write a weights file again that is still that of the folder the model was loaded from, but link
+                to it; both are then one file on the disk.
+
+        Returns:
+            The folder's whole path.
+
+        Raises:
+            CosdaError: there is something at the path that may not be replaced, or the folder cannot be written.
         """
-        path = Path(path).resolve()  # behind a link, it is the folder that is replaced
+        path = Path(path).expanduser().resolve()  # behind a link, it is the folder that is replaced
         if not collectives.is_main():
             return path
         check_free(path, overwrite)
@@ -86,25 +97,46 @@ class Model:
             "sha256": hashes,
         }
         text = _as_text(description)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        try:
+
+        def fill(folder: Path) -> None:
+            folder.mkdir()
             for name, content in weights.items():
-                if not (link and self._link(name, temporary / name, hashes[name])):
-                    _write(temporary / name, content)
-            _write(temporary / DESCRIPTION, text.encode())
-            _put_in_place(temporary, path)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return path
+                if not (link and self._link(name, folder / name, hashes[name])):
+                    (folder / name).write_bytes(content)
+            (folder / DESCRIPTION).write_text(text, encoding="utf-8")
+
+        try:
+            return write_atomically(path, fill)
+        except OSError as error:
+            raise CosdaError(f"the model cannot be written to {path}: {error.strerror or error}.") from error
+
+    def module(self, domain: str | None = None) -> nn.Module:
+        """A copy of the network as a plain `torch.nn.Module` in evaluation mode, to deploy, trace, export or train.
+
+        For a model from `wrap` it is the user's own module again: his class, his names of weights, what it returns, and
+        a softmax at its end; only the weights are the adapted ones. For any other it is a `torch.nn.Sequential` that
+        gives logits (B, C).
+
+        Args:
+            domain: which mask to use, for a model that has one for each domain.
+
+        Example:
+            >>> adapted = cosda.adapt(cosda.wrap(mine, classes), "photos").model
+            >>> mine.load_state_dict(adapted.module().state_dict())
+        """
+        network = self.network.for_domain(domain)
+        if self.architecture.classifier is None:
+            return network.plain().eval()
+        return join(network, self.architecture.classifier).eval()
 
     def _weights(self) -> dict[str, bytes]:
         """The content of each weights file."""
         # Clones, because safetensors refuses tensors that share memory, as tied weights do.
         state = {k: v.detach().cpu().clone().contiguous() for k, v in self.network.state_dict().items()}
         encoder = {key: state.pop(key) for key in list(state) if key.startswith("encoder.")}
-        return {ENCODER: safetensors.torch.save(encoder), HEAD: safetensors.torch.save(state)}
+        said = layout(self.network.encoder)  # names and shapes do not tell it
+        metadata = {"layout": said} if said else None
+        return {ENCODER: safetensors.torch.save(encoder, metadata), HEAD: safetensors.torch.save(state)}
 
     def _link(self, name: str, place: Path, sha256: str) -> bool:
         """Link to the same file of the folder that the model was loaded from, if it has not changed since."""
@@ -128,35 +160,47 @@ def weights_key(module: nn.Module) -> str:
 def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[], nn.Module] | None = None) -> Model:
     """Open a model folder; the network is in evaluation mode.
 
-    ``build`` is needed for a wrapped model of your own: a function that returns a model of the same shape as
-    the one given to `wrap`, trained or not.
+    Args:
+        path: the folder, as `Model.save` wrote it.
+        device: where the network is to be.
+        build: for a model from `wrap`, a function that returns a module of the same shape as the one that was wrapped,
+            trained or not. Only your code can build it; cosda stores weights and no code.
+
+    Raises:
+        CosdaError: there is no model, it is damaged, or it needs ``build``.
+
+    Example:
+        >>> model = cosda.load("adapted", build=lambda: torchvision.models.resnet50(num_classes=3))
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     description = _read_description(path)
     weights = _read_weights(path, description)
+    with _damage_explained(path):
+        architecture = Architecture.from_json(description["architecture"])
+        preprocessing = Preprocessing.from_json(description["preprocessing"])
+        classes, lineage = tuple(description["classes"]), list(description["lineage"])
     # A new network draws random weights, which are then replaced: the caller's random numbers must not move.
     with torch.random.fork_rng(devices=[]):
-        try:
-            architecture = Architecture.from_json(description["architecture"])
-            preprocessing = Preprocessing.from_json(description["preprocessing"])
-            network = _rebuild(architecture, preprocessing, build)
-            classes, lineage = tuple(description["classes"]), list(description["lineage"])
-            model = Model(network, architecture, classes, preprocessing, lineage, path.resolve())
-        except (KeyError, TypeError, AttributeError) as error:
-            raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
+        if architecture.encoder == "wrapped" and build is not None:
+            network = _rebuild(architecture, preprocessing, build())
+        else:
+            with _damage_explained(path):
+                network = architecture.build(weights="random")
+    model = Model(network, architecture, classes, preprocessing, lineage, path.resolve())
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
         reason = "; ".join(line.strip() for line in str(error).splitlines()[1:4])
-        raise CosdaError(
-            f"the weights in {path} do not fit the network that its {DESCRIPTION} describes: {reason}"
-        ) from None
+        meant = "that build= makes" if architecture.encoder == "wrapped" else f"that its {DESCRIPTION} describes"
+        raise CosdaError(f"the weights in {path} do not fit the network {meant}: {reason}") from None
+    check_layout(network.encoder, read_metadata(path / ENCODER), path / ENCODER)
     network.to(device).eval()
     return model
 
 
-def load_like(path: Path, model: Model) -> Model:
+def load_like(path: str | Path, model: Model) -> Model:
     """Open a model folder whose network has the shape of ``model``: also one that only the user's code can build."""
+    path = Path(path)
     description = _read_description(path)
     network, architecture = copy.deepcopy(model.network), Architecture.from_json(description["architecture"])
     if isinstance(network, MaskedNetwork):  # it may have learnt new domains
@@ -166,19 +210,16 @@ def load_like(path: Path, model: Model) -> Model:
     return replace(model, network=network, architecture=architecture, lineage=list(description["lineage"]))
 
 
-def _rebuild(
-    architecture: Architecture, preprocessing: Preprocessing, build: Callable[[], nn.Module] | None
-) -> Network:
-    if architecture.encoder != "wrapped" or build is None:
-        return architecture.build(weights="random")
-    from cosda.models.wrap import split  # wrap makes models, so it imports this module
-
-    return split(build(), architecture.classifier or "", preprocessing)
+def _rebuild(architecture: Architecture, preprocessing: Preprocessing, made: object) -> Network:
+    """The network of a wrapped model, from what the user's function made."""
+    if not isinstance(made, nn.Module):
+        raise CosdaError(f"build= must return a torch.nn.Module, as wrap took it; it returned a {type(made).__name__}.")
+    return split(made, architecture.classifier or "", preprocessing, architecture.tail)
 
 
-def is_model(path: Path) -> bool:
+def is_model(path: str | Path) -> bool:
     """Whether a path looks like a model folder."""
-    return all((path / name).is_file() for name in FILES)
+    return all((Path(path) / name).is_file() for name in FILES)
 
 
 def _read_description(path: Path) -> dict[str, Any]:
@@ -188,14 +229,21 @@ def _read_description(path: Path) -> dict[str, Any]:
             f"a model is a folder with {ENCODER}, {HEAD} and {DESCRIPTION}; got {path}, {found}. "
             "'cosda source' and 'cosda run' write models."
         )
-    try:
+    with _damage_explained(path):
         description = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
         version = description["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
     if version != FORMAT:
         raise CosdaError(f"{path} has model format {version}, but this cosda reads format {FORMAT}: update cosda.")
     return dict(description)
+
+
+@contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
+    """Say of a description that is not as it was written that it is damaged."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
 
 
 def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -232,26 +280,8 @@ def check_free(path: Path, overwrite: bool) -> None:
         )
 
 
-def _put_in_place(new: Path, path: Path) -> None:
-    """Rename the finished folder; a model in its place stands beside it until that is done."""
-    if not path.exists():
-        new.rename(path)
-        return
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
-    path.rename(old)
-    new.rename(path)
-    shutil.rmtree(old)
-
-
 def _as_text(description: dict[str, Any]) -> str:
     try:
         return json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
         raise CosdaError(f"the model's lineage or classes cannot be written as JSON: {error}.") from None
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cosda.errors import CosdaError, nearest
-from cosda.models.network import Network, gathered
+from cosda.models.network import Network, shared_pass
 from cosda.types import Output
 
 SCALE = 100.0
@@ -32,6 +32,20 @@ class Masks(nn.Module):
     def forward(self) -> Tensor:
         """All masks (T, d)."""
         return torch.sigmoid(self.scale * self.embedding)
+
+
+class Mask(nn.Module):
+    """One mask, for good."""
+
+    values: Tensor
+
+    def __init__(self, values: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("values", values)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, d), masked."""
+        return features * self.values
 
 
 class MaskedNetwork(Network):
@@ -64,16 +78,20 @@ class MaskedNetwork(Network):
 
     def forward(self, images: Tensor) -> Output:
         """Masked features, and their logits."""
-        return self._seen(images, self.masks()[[self.position]])[0]
+        return self._masked(self.seen(images), self.masks()[self.position])
 
     def heads(self, images: Tensor) -> list[Output]:
-        """What `forward` gives for each domain in turn, from one pass of encoder and bottleneck."""
-        return self._seen(images, self.masks())
+        """What calling the network gives for each domain in turn, from one pass of encoder and bottleneck."""
 
-    def _seen(self, images: Tensor, masks: Tensor) -> list[Output]:
-        features = self._own_features(images)
-        masked = [features * mask for mask in masks]
-        return gathered([Output(one, self.classifier(one)) for one in masked], len(images))
+        def compute(own: Tensor) -> list[Output]:
+            features = self.seen(own)
+            return [self._masked(features, mask) for mask in self.masks()]
+
+        return shared_pass(images, compute)
+
+    def _masked(self, features: Tensor, mask: Tensor) -> Output:
+        masked = features * mask
+        return Output(masked, self.classifier(masked))
 
     def for_domain(self, domain: str | None) -> MaskedNetwork:
         """The same network (shared, not copied) for the images of one domain; unknown ones are an error."""
@@ -81,6 +99,9 @@ class MaskedNetwork(Network):
         seen.training = self.training  # of this object alone: the parts are in use elsewhere
         assert seen.position >= 0
         return seen
+
+    def _between(self) -> dict[str, nn.Module]:
+        return {"mask": Mask(self.masks()[self.position].detach())}
 
     def with_encoder(self, encoder: nn.Module) -> MaskedNetwork:
         """The same head and masks (shared, not copied) on another encoder."""

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from cosda.distributed import collectives
 from cosda.models.precision import Arithmetic
+from cosda.models.statistics import FeatureNorm, share_statistics
 from cosda.types import Output
 
 M = TypeVar("M", bound=nn.Module)
 
 PARTS = ("encoder", "bottleneck", "classifier")
-
-
-class FeatureNorm(nn.BatchNorm1d):
-    """BatchNorm of feature vectors that falls back on its running statistics for a batch of one image.
-
-    One image has no variance; torch refuses it, although nothing but this layer stands in the way.
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Normalise (B, d) features."""
-        return _normalise_one(self, input) if self.training and len(input) == 1 else super().forward(input)
-
-
-class SharedFeatureNorm(nn.SyncBatchNorm):
-    """The same for a batch that is spread over several GPUs."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Normalise (B, d) features."""
-        return _normalise_one(self, input) if self.training and len(input) == 1 else super().forward(input)
-
-
-def _normalise_one(norm: nn.modules.batchnorm._BatchNorm, input: Tensor) -> Tensor:
-    return F.batch_norm(input, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
 
 
 class Network(nn.Module):
@@ -65,17 +44,19 @@ class Network(nn.Module):
         nn.init.zeros_(classifier.bias)
         return cls(encoder, nn.Sequential(linear, FeatureNorm(bottleneck)), weight_norm(classifier))
 
+    def __call__(self, images: Tensor) -> Output:
+        """What `forward` gives for a batch; where several processes share it, each computes its own rows."""
+        return shared_pass(images, lambda own: [super(Network, self).__call__(own)])[0]
+
     def forward(self, images: Tensor) -> Output:
         """Features after the bottleneck, and logits."""
-        features = self._own_features(images)
-        return gathered([Output(features, self.classifier(features))], len(images))[0]
+        features = self.seen(images)
+        return Output(features, self.classifier(features))
 
-    def _own_features(self, images: Tensor) -> Tensor:
-        """Features of the whole batch, or of this process's share where there are several; see `gathered`."""
-        Network.passes += 1
-        own = images[collectives.share(len(images))]
+    def seen(self, images: Tensor) -> Tensor:
+        """Features (B, d) after the bottleneck."""
         with self.arithmetic.autocast(images.device):
-            features: Tensor = self.bottleneck(self.arithmetic.ready(self.encoder, own)(own))
+            features: Tensor = self.bottleneck(self.arithmetic.ready(self.encoder, images)(images))
         return features if self.arithmetic.dtype is None else features.float()
 
     def with_encoder(self, encoder: nn.Module) -> Network:
@@ -92,17 +73,43 @@ class Network(nn.Module):
         """The network as it knows these domains too: itself, unless it has a mask for each (see `masks`)."""
         return self
 
+    def plain(self) -> nn.Sequential:
+        """A copy that gives logits alone: its parts one after the other, with the weight norm computed once for all."""
+        parts = copy.deepcopy({"encoder": self.encoder, "bottleneck": self.bottleneck, **self._between()})
+        return nn.Sequential(OrderedDict(parts, classifier=_plain_linear(self.classifier)))
 
-def gathered(outputs: Sequence[Output], count: int) -> list[Output]:
-    """Outputs for a whole batch of ``count``, from those that each process has for its own rows; with gradient."""
+    def _between(self) -> dict[str, nn.Module]:
+        """What stands between bottleneck and classifier."""
+        return {}
+
+
+def _plain_linear(classifier: nn.Module) -> nn.Linear:
+    assert isinstance(classifier, nn.Linear)
+    weight, bias = classifier.weight, classifier.bias
+    sizes = classifier.in_features, classifier.out_features
+    linear = nn.Linear(*sizes, bias is not None, "meta", weight.dtype)  # there it draws no random numbers
+    linear.to_empty(device=weight.device)
+    linear.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return linear
+
+
+def shared_pass(images: Tensor, compute: Callable[[Tensor], list[Output]]) -> list[Output]:
+    """What ``compute`` gives for a batch. Of several processes each computes its own rows; then all have the whole.
+
+    This stands around a network's `forward` and not in it: a network by itself is a plain module, which may be traced
+    or exported for batches of any size.
+    """
+    if not torch.compiler.is_compiling():  # an exported pass would count once and for all
+        Network.passes += 1
     if collectives.world() == 1:
-        return list(outputs)
-    parts = [part for output in outputs for part in output]  # they travel as one tensor
-    whole = torch.split(collectives.gather_rows(torch.cat(parts, dim=1), count), [part.shape[1] for part in parts], 1)
+        return compute(images)
+    parts = [part for output in compute(images[collectives.share(len(images))]) for part in output]
+    rows = collectives.gather_rows(torch.cat(parts, dim=1), len(images))  # they travel as one tensor, with gradient
+    whole = torch.split(rows, [part.shape[1] for part in parts], dim=1)
     return [Output(*pair) for pair in zip(whole[::2], whole[1::2], strict=True)]
 
 
-def place(module: M, device: torch.device) -> M:
+def to_device(module: M, device: torch.device) -> M:
     """Move a module to a device, its weights in channels-last order, in which convolutions run fastest.
 
     Where several GPUs share each batch, BatchNorm layers exchange its statistics. Torch can do this on GPUs only.
@@ -110,36 +117,6 @@ def place(module: M, device: torch.device) -> M:
     if device.type == "cuda" and collectives.world() > 1:
         share_statistics(module)
     return module.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-
-
-def share_statistics(module: nn.Module) -> None:
-    """Let all BatchNorm layers within a module normalise with the statistics of the whole batch."""
-    for name, child in module.named_children():
-        if isinstance(child, FeatureNorm):
-            shared = SharedFeatureNorm(child.num_features, child.eps, child.momentum)
-            shared.load_state_dict(child.state_dict())
-            setattr(module, name, shared.train(child.training))
-        elif isinstance(child, nn.modules.batchnorm._BatchNorm) and not isinstance(child, nn.SyncBatchNorm):
-            setattr(module, name, nn.SyncBatchNorm.convert_sync_batchnorm(child))  # type: ignore[no-untyped-call]
-        else:
-            share_statistics(child)
-
-
-def batch_norms(network: nn.Module) -> Iterator[nn.modules.batchnorm._BatchNorm]:
-    """All layers that keep running statistics; none in networks such as ViT."""
-    for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is not None:
-            yield module
-
-
-def statistics(network: nn.Module) -> list[Tensor]:
-    """Running means and variances of all BatchNorm layers, in order; the tensors themselves, not copies."""
-    found: list[Tensor] = []
-    for norm in batch_norms(network):
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        found += [norm.running_mean, norm.running_var]
-    return found
 
 
 def weights(network: nn.Module) -> list[Tensor]:

@@ -1,35 +1,21 @@
-"""Any trained torch classifier becomes a `Network`: all but its last Linear layer is the encoder."""
+"""Any trained torch classifier becomes a `Model`; `Model.module` gives it back."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from cosda.errors import CosdaError, nearest
+from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
-from cosda.models.encoders.base import IMAGENET, Encoder, Preprocessing
+from cosda.models.encoders.base import IMAGENET, Preprocessing
 from cosda.models.encoders.weights import first_line
 from cosda.models.network import Network
-from cosda.types import Output
+from cosda.models.split import find_layer, is_classifier, logits_of, split
 
-
-class Wrapped(Encoder):
-    """A model of the user's own whose last layer was taken off."""
-
-    def __init__(self, body: nn.Module, width: int, preprocessing: Preprocessing) -> None:
-        super().__init__()
-        self.body = body
-        self.width = width
-        self.preprocessing = preprocessing
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Features (B, width): what the last layer used to get."""
-        features: Tensor = self.body(images)
-        return features
+ACCEPTED = "logits (B, C), or an object or dictionary with 'logits'; a softmax or log-softmax of them will do"
 
 
 def wrap(
@@ -42,86 +28,126 @@ def wrap(
 ) -> Model:
     """Turn a trained classifier into a `Model` with the same logits; the classifier itself stays as it is.
 
-    ``classifier`` is the dotted path of the last Linear layer, which is searched for where this is left out;
-    ``example`` is a batch that the model takes, needed where that is not (B, 3, size, size).
+    The model is cut before its last layer, which must be a Linear layer or a 1x1 convolution beside a global average.
+    It gives logits (B, C), or an object or dictionary with ``logits``, as the models of transformers do. A softmax or
+    log-softmax at its end is left out for the logits, and is there again in what `Model.module` gives back.
+
+    Args:
+        model: the trained classifier, in Python; a TorchScript module cannot be cut.
+        classes: the names of its classes, in the order of its logits.
+        classifier: the dotted path of its last layer, where the search for it fails.
+        preprocessing: how its images are to be resized and normalised; as for ImageNet unless given.
+        example: a batch that it takes, where that is not (B, 3, size, size).
+
+    Raises:
+        CosdaError: the model cannot be cut so that the parts give the logits of the whole; the message says why.
+
+    Example:
+        >>> model = cosda.wrap(torchvision.models.resnet50(weights="DEFAULT"), classes=names)
     """
+    _check_type(model)
     if example is None:
         if not preprocessing.of_images:
             raise CosdaError("for a model of feature vectors, give wrap an example: a batch (B, d) it takes.")
         shape = (2, 3, preprocessing.size, preprocessing.size)
         example = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    path = _find_classifier(model, classifier, example)
-    network = split(model, path, preprocessing)
+    with torch.random.fork_rng(devices=[]):  # a model may draw random numbers even in evaluation mode
+        path, given = _find_classifier(model, classifier, example)
+        if given.shape[1] != len(classes):
+            raise CosdaError(
+                f"the model's last layer '{path}' tells {given.shape[1]} classes apart, but {len(classes)} class names "
+                "were given."
+            )
+        network, tail = _split(model, path, preprocessing, example, given)
     linear = network.classifier
     assert isinstance(linear, nn.Linear)
-    if linear.out_features != len(classes):
-        raise CosdaError(
-            f"the model's last layer '{path}' tells {linear.out_features} classes apart, but {len(classes)} "
-            "class names were given."
-        )
-    _check_same(model, network, example, path)
     width = example.shape[1] if example.ndim == 2 else None
-    architecture = Architecture("wrapped", linear.in_features, len(classes), width, path)
+    architecture = Architecture("wrapped", linear.in_features, len(classes), width, path, tail)
     return Model(network, architecture, tuple(classes), preprocessing, [{"wrapped": type(model).__qualname__}])
 
 
-def split(model: nn.Module, classifier: str, preprocessing: Preprocessing) -> Network:
-    """Cut a copy of the model before the Linear layer at the dotted path ``classifier``."""
-    try:
-        body = copy.deepcopy(model)
-    except Exception as error:
+def _check_type(model: object) -> None:
+    if isinstance(model, torch.jit.ScriptModule):
         raise CosdaError(
-            "the model cannot be copied, and adapting needs copies, a teacher and a student: "
-            f"{first_line(error)}. A frequent cause is torch.nn.utils.weight_norm; use "
-            "torch.nn.utils.parametrizations.weight_norm instead."
-        ) from error
-    linear = _linear_at(body, classifier)
-    body.set_submodule(classifier, nn.Identity())
-    return Network(Wrapped(body, linear.in_features, preprocessing), nn.Identity(), linear)
-
-
-def _linear_at(model: nn.Module, path: str) -> nn.Linear:
-    linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    if "" in linears:
-        raise CosdaError("the model is a single Linear layer, which leaves no encoder; build a Network instead.")
-    if path not in linears:
-        known = ", ".join(list(linears)[-5:]) or "none"
-        raise CosdaError(
-            f"the model has no Linear layer called '{path}'.{nearest(path, linears)} Its last ones: {known}."
+            "a TorchScript module cannot be cut into an encoder and a classifier, because its layers are compiled into "
+            "one program. Wrap the Python module that it was made from; its weights fit there: "
+            "module.load_state_dict(script.state_dict())."
         )
-    return linears[path]
+    if not isinstance(model, nn.Module):
+        raise CosdaError(f"wrap takes a trained torch.nn.Module, not a {type(model).__name__}.")
 
 
-def _find_classifier(model: nn.Module, path: str | None, example: Tensor) -> str:
-    """The Linear layer whose output is the model's output, found by a trial forward."""
+def _find_classifier(model: nn.Module, path: str | None, example: Tensor) -> tuple[str, Tensor]:
+    """The layer whose output the model gives, found by a trial forward, and what the model gives."""
     if path is not None:
-        _linear_at(model, path)
+        find_layer(model, path)
     called: list[tuple[str, Tensor]] = []
+
+    def note(name: str, output: Tensor) -> None:
+        # At once, because what follows may overwrite it.
+        called.append((name, output.mean(dim=(2, 3)) if output.ndim == 4 else output.clone()))
+
     hooks = [
-        module.register_forward_hook(lambda _m, _i, output, name=name: called.append((name, output)))
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
+        layer.register_forward_hook(lambda _layer, _input, output, name=name: note(name, output))
+        for name, layer in model.named_modules()
+        if is_classifier(layer)
     ]
     try:
-        logits = _trial(model, example)
+        output = _trial(model, example)
     finally:
         for hook in hooks:
             hook.remove()
+    given = logits_of(output)
+    if given is None or given.ndim != 2 or len(given) != len(example):
+        raise CosdaError(
+            f"the model gives {_described(output)} for a batch of {len(example)}, where one of these is needed: "
+            f"{ACCEPTED}. Wrap a module that returns that."
+        )
     if not called:
-        raise CosdaError("the model uses no Linear layer, so there is no classifier to tell from an encoder.")
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(example):
-        got = f"a tensor {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
         raise CosdaError(
-            f"the model gives {got} for a batch of {len(example)}, where logits (B, C) are needed; wrap a "
-            "module that returns the logits alone."
+            "the model uses no Linear layer and no 1x1 convolution, so there is no classifier to tell from an encoder."
         )
-    name, output = next(((n, o) for n, o in reversed(called) if path in (None, n)), ("", None))
-    if output is None or output.shape != logits.shape or not torch.equal(output, logits):
-        raise CosdaError(
-            f"the model's output is not that of its Linear layer '{path or called[-1][0]}': something follows "
-            "it, such as a softmax. Wrap a model that gives logits, or name its last layer (classifier=)."
-        )
-    return name
+    for name, logits in reversed(called):
+        if path in (None, name) and _gives(logits, given):
+            return name, given
+    raise CosdaError(
+        f"the model's output is not that of its layer '{path or called[-1][0]}', nor a softmax of it: something else "
+        "follows, such as a ReLU behind a 1x1 convolution. Wrap a module that ends with this layer and the mean over "
+        "positions, or name another one (classifier=)."
+    )
+
+
+def _split(
+    model: nn.Module, path: str, preprocessing: Preprocessing, example: Tensor, given: Tensor
+) -> tuple[Network, bool]:
+    """Cut the model, and see that the parts do together what it did; with its tail left out where that is needed."""
+    for tail in (False, True):
+        network = split(model, path, preprocessing, tail)
+        try:
+            output = logits_of(_trial(network, example))
+        except CosdaError:  # what follows the classifier cannot do with its input
+            continue
+        if output is not None and _gives(output, given):
+            return network, tail
+    raise CosdaError(
+        f"without its layer '{path}' the model no longer gives that layer's input; it may use the layer twice. Name "
+        "another one: classifier='...'."
+    )
+
+
+def _gives(logits: Tensor, given: Tensor) -> bool:
+    """Whether a model that gives this has these logits: they themselves, their softmax or their log-softmax."""
+    return logits.shape == given.shape and any(
+        torch.allclose(said, given, rtol=1e-4, atol=1e-5 * float(given.abs().max()))
+        for said in (logits, logits.softmax(dim=1), logits.log_softmax(dim=1))
+    )
+
+
+def _described(output: object) -> str:
+    if isinstance(output, Tensor):
+        return f"a tensor {tuple(output.shape)}"
+    logits = logits_of(output)
+    return f"a {type(output).__name__}" + ("" if logits is None else f" with logits {tuple(logits.shape)}")
 
 
 def _trial(model: nn.Module, example: Tensor) -> object:
@@ -139,15 +165,3 @@ def _trial(model: nn.Module, example: Tensor) -> object:
     finally:
         for module, training in modes:
             module.training = training
-
-
-def _check_same(model: nn.Module, network: Network, example: Tensor, path: str) -> None:
-    """The parts must do together what the model did: a layer that is used twice, say, cannot be taken off."""
-    before, after = _trial(model, example), _trial(network, example)
-    assert isinstance(before, Tensor)
-    assert isinstance(after, Output)
-    if before.shape != after.logits.shape or not torch.allclose(before, after.logits):
-        raise CosdaError(
-            f"without its layer '{path}' the model no longer gives that layer's input; it may use the layer "
-            "twice. Name another one: classifier='...'."
-        )

@@ -59,8 +59,10 @@ class Bank:
                 output = fast(batch.images)
                 if bank is None:
                     with torch.inference_mode(False):  # tensors of inference mode cannot take part in training
-                        room = [part.new_empty((len(loader), part.shape[1]), dtype=dtype) for part in output]
-                    bank = cls(*room)
+                        features, scores = (
+                            part.new_empty((len(loader), part.shape[1]), dtype=dtype) for part in output
+                        )
+                    bank = cls(features, scores)
                 bank.update(batch.index, output)
         if bank is None:
             raise CosdaError("there are no training images to remember.")

@@ -6,14 +6,13 @@ This is the pair of networks; the methods that work with one (CoSDA, CoTTA) shar
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from cosda.models.network import Network, batch_norms, freeze, statistics, weights
+from cosda.models.network import Network, freeze, weights
+from cosda.models.statistics import statistics
 
 
 class DualSpeed:
@@ -58,37 +57,6 @@ class MergedStatistics:
         _average(self.values, statistics(student), momentum)
 
 
-@contextmanager
-def statistics_lent(network: nn.Module, values: list[Tensor]) -> Iterator[None]:
-    """Within the block the network has other BatchNorm statistics."""
-    own = [value.clone() for value in statistics(network)]
-    set_statistics(network, values)
-    try:
-        yield
-    finally:
-        set_statistics(network, own)
-
-
-def set_statistics(network: nn.Module, values: list[Tensor]) -> None:
-    """Replace all running means and variances."""
-    if values:
-        torch._foreach_copy_(statistics(network), values)
-
-
 def _average(slow: list[Tensor], fast: list[Tensor], momentum: float) -> None:
     if slow:  # a network without BatchNorm has no statistics
         get_ema_multi_avg_fn(momentum)(slow, fast, 0)  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def batch_statistics(network: nn.Module) -> Iterator[None]:
-    """Within the block BatchNorm normalises with the batch's own statistics and leaves its buffers alone."""
-    norms = list(batch_norms(network))
-    before = [norm.training for norm in norms]
-    for norm in norms:
-        norm.training, norm.track_running_stats = True, False
-    try:
-        yield
-    finally:
-        for norm, training in zip(norms, before, strict=True):
-            norm.training, norm.track_running_stats = training, True

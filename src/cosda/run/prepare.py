@@ -24,7 +24,7 @@ from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
 from cosda.models.encoders.weights import load_weights
-from cosda.models.network import Network, place
+from cosda.models.network import Network, to_device
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive, stream
 from cosda.run.environment import open_arithmetic
@@ -55,7 +55,7 @@ class Prepared:
     def with_model(self, model: Model) -> Prepared:
         """The same with another model of the same shape, which computes as the first one does."""
         model.network.arithmetic = self.model.network.arithmetic
-        place(model.network, self.device)
+        to_device(model.network, self.device)
         return replace(self, model=model)
 
     @property
@@ -128,7 +128,7 @@ def prepare(
         else:  # a copy, because the given model stays as it is
             model = _adopted(replace(model, network=copy.deepcopy(model.network)), plan, domains, watcher)
         model.network.arithmetic = open_arithmetic(plan.network.precision, machine.compile, device, watcher)
-        place(model.network, device)
+        to_device(model.network, device)
         readable = {name: _ready(domain, plan, model, device, machine, watcher) for name, domain in domains.items()}
         _check_targets(plan, readable)
         yield Prepared(plan, model, readable, device, machine, watcher)

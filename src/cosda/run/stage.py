@@ -10,8 +10,8 @@ from torch import Tensor
 
 from cosda.carry import State
 from cosda.methods import Method
-from cosda.models.network import Network, statistics
-from cosda.parts.dual_speed import set_statistics, statistics_lent
+from cosda.models.network import Network
+from cosda.models.statistics import set_statistics, statistics, statistics_lent
 from cosda.records.folder import RunFolder
 from cosda.records.selection import Candidate
 from cosda.run.checkpoint import Checkpoint

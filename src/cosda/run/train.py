@@ -16,7 +16,8 @@ from cosda.data.loader import Loader
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
 from cosda.methods.base import Group, Method, Progress
-from cosda.models.network import Network, statistics
+from cosda.models.network import Network
+from cosda.models.statistics import statistics
 from cosda.parts.dual_speed import MergedStatistics
 from cosda.parts.schedule import cosine
 from cosda.randomness import derive, stream

@@ -34,7 +34,7 @@ def predict(
     Example:  cosda predict adapted-model photos/today --output classes.csv
     """
     from cosda import api
-    from cosda.files import write_text
+    from cosda.files import write_atomically
     from cosda.run.predictions import check_format, write_predictions
 
     check_format(format)
@@ -43,4 +43,4 @@ def predict(
     if output is None:
         sys.stdout.write(text)
     else:
-        write_text(output, text)
+        write_atomically(output, text)

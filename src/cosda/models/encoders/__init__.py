@@ -26,6 +26,8 @@ RESNETS: dict[str, Callable[[], ResNet]] = {
     "resnet34": lambda: resnet(34),
     "resnet50": lambda: resnet(50),
     "resnet101": lambda: resnet(101),
+    "resnet50-v1": lambda: resnet(50, stride_first=True),
+    "resnet101-v1": lambda: resnet(101, stride_first=True),
 }
 NAMES = (*RESNETS, "lite0", "identity")  # and timm/NAME, torchvision/NAME, hf/NAME
 

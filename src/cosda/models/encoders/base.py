@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from cosda.errors import CosdaError
@@ -27,7 +28,9 @@ class Identity(Encoder):
 
     def forward(self, features: Tensor) -> Tensor:
         """The features (B, width), after a check that the head was made for them."""
-        if features.ndim != 2 or features.shape[1] != self.width:
+        # While torch traces, sizes are tensors, and to compare them would draw a warning.
+        tracing = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        if not tracing and (features.ndim != 2 or features.shape[1] != self.width):
             raise CosdaError(
                 f"the model takes feature vectors of width {self.width}, "
                 f"but got a batch of shape {tuple(features.shape)}."

@@ -2,9 +2,12 @@
 
 "Deep Residual Learning for Image Recognition", He et al. 2016, https://arxiv.org/abs/1512.03385
 
-The modules of ResNet-18/34/50/101 carry the names that torchvision gives them, and the stride of a bottleneck
-block sits on its 3x3 convolution as it does there, so that torchvision's weight files fit. The last
-layer (`fc`) is left out: the classifier belongs to the `Network`.
+The modules of ResNet-18/34/50/101 carry the names that torchvision gives them, so that its weight files fit. The
+last layer (`fc`) is left out: the classifier belongs to the `Network`.
+
+Bottleneck blocks come in two layouts, which have the same names and shapes. The paper and Keras halve the image in
+the first convolution, 1x1 (v1); torchvision halves it in the second, 3x3 (v1.5). Weights of one load into the other
+and are worse there, so `weights.py` compares the layouts where a file names its own.
 """
 
 from __future__ import annotations
@@ -60,15 +63,17 @@ class BasicBlock(ResidualBlock):
 
 
 class BottleneckBlock(ResidualBlock):
-    """1x1 to fewer channels, 3x3 among them, 1x1 back to many: ResNet-50 and ResNet-101."""
+    """1x1 to fewer channels, 3x3 among them, 1x1 back to many: ResNet-50 and ResNet-101 as torchvision has them."""
 
     expansion = 4
+    stride_first: ClassVar[bool] = False  # whether the stride sits on the first convolution or on the second
 
     def __init__(self, inputs: int, channels: int, stride: int) -> None:
         super().__init__(inputs, channels, stride)
-        self.conv1 = convolution(inputs, channels, 1)
+        first, second = (stride, 1) if self.stride_first else (1, stride)
+        self.conv1 = convolution(inputs, channels, 1, first)
         self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = convolution(channels, channels, 3, stride)
+        self.conv2 = convolution(channels, channels, 3, second)
         self.bn2 = nn.BatchNorm2d(channels)
         self.conv3 = convolution(channels, channels * self.expansion, 1)
         self.bn3 = nn.BatchNorm2d(channels * self.expansion)
@@ -79,6 +84,12 @@ class BottleneckBlock(ResidualBlock):
         inner = self.relu(self.bn2(self.conv2(inner)))
         output: Tensor = self.relu(self.bn3(self.conv3(inner)) + self.shortcut(images))
         return output
+
+
+class StrideFirstBlock(BottleneckBlock):
+    """The same as the paper and Keras have it."""
+
+    stride_first = True
 
 
 class ResNet(Encoder):
@@ -118,13 +129,17 @@ class ResNet(Encoder):
         return maps.mean(dim=(2, 3))
 
 
-def resnet(depth: int) -> ResNet:
-    """ResNet-18, -34, -50 or -101 with torchvision's names, untrained."""
+def resnet(depth: int, stride_first: bool = False) -> ResNet:
+    """ResNet-18, -34, -50 or -101 with torchvision's names, untrained.
+
+    ``stride_first``: ResNet-50 or -101 in the layout v1. The smaller ones have one layout only.
+    """
+    bottleneck = StrideFirstBlock if stride_first else BottleneckBlock
     block, blocks = {
         18: (BasicBlock, (2, 2, 2, 2)),
         34: (BasicBlock, (3, 4, 6, 3)),
-        50: (BottleneckBlock, (3, 4, 6, 3)),
-        101: (BottleneckBlock, (3, 4, 23, 3)),
+        50: (bottleneck, (3, 4, 6, 3)),
+        101: (bottleneck, (3, 4, 23, 3)),
     }[depth]
     return ResNet(block, blocks, (64, 128, 256, 512))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -16,6 +18,8 @@ from cosda.errors import CosdaError
 # before them, so a file may hold them or not.
 HEADS = ("fc", "_fc", "head", "heads", "classifier", "pooler")
 SHOWN = 5  # keys named in an error message
+# The layouts of bottleneck blocks (`resnet.py`), in the words that the metadata of a weights file has for them.
+STRIDE_FIRST, STRIDE_SECOND = "stride 2 on the 1x1 convolution", "stride 2 on the 3x3 convolution"
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -64,7 +68,43 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
         raise CosdaError(
             f"{path} does not fit this encoder. " + "; ".join(problems) + ". Is it a file of another network?"
         )
+    check_layout(module, read_metadata(path), path)
     module.load_state_dict({k: v for k, v in given.items() if k in wanted}, strict=False)
+
+
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """What a weights file says about itself; only .safetensors files can."""
+    if Path(path).suffix != ".safetensors":
+        return {}
+    with safe_open(path, framework="pt") as file:
+        return dict(file.metadata() or {})
+
+
+def layout(module: nn.Module) -> str:
+    """Where the bottleneck blocks of a network have their stride; nothing for a network without such blocks."""
+    for block in module.modules():
+        first, second = getattr(block, "conv1", None), getattr(block, "conv2", None)
+        if isinstance(first, nn.Conv2d) and isinstance(second, nn.Conv2d) and first.kernel_size == (1, 1):
+            if first.stride == (2, 2):
+                return STRIDE_FIRST
+            if second.stride == (2, 2):
+                return STRIDE_SECOND
+    return ""
+
+
+def check_layout(module: nn.Module, metadata: Mapping[str, str], path: str | Path) -> None:
+    """Refuse weights of the other layout, which fit by name and shape and are silently worse.
+
+    The file's own words count, under whatever key they stand; a file that says nothing of its layout is taken.
+    """
+    said = re.search(r"stride 2 on the (1x1|3x3)", " ".join(metadata.values()))
+    own = layout(module)
+    if said and own and not own.startswith(said[0]):
+        raise CosdaError(
+            f"{path} is of a ResNet with {said[0]} convolution, but this encoder has {own}: the weights would load "
+            "and be worse. 'resnet50-v1' and 'resnet101-v1' have it on the 1x1 convolution, as Keras' ResNet-50; "
+            "'resnet50' and 'resnet101' have it on the 3x3 convolution, as torchvision's."
+        )
 
 
 def is_head(key: str) -> bool:
