@@ -8,14 +8,13 @@ from torch import nn
 
 from cosda.models.network import same_weights, weights
 from cosda.models.statistics import (
-    MergedStatistics,
     batch_norms,
     batch_statistics,
     set_statistics,
     statistics,
     statistics_lent,
 )
-from cosda.parts.dual_speed import DualSpeed
+from cosda.parts.dual_speed import DualSpeed, MergedStatistics
 from tiny import tiny_network
 
 
