@@ -1,4 +1,4 @@
-"""The merge of weights and statistics by hand, and BatchNorm under the batch's own statistics."""
+"""The merge of weights and statistics by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from cosda.models.network import same_weights, weights
-from cosda.models.statistics import batch_norms, batch_statistics, statistics
+from cosda.models.statistics import batch_norms, statistics
 from cosda.parts.dual_speed import DualSpeed
 from tiny import tiny_network
 
@@ -120,38 +120,3 @@ def test_a_restart_copies_weights_and_keeps_the_students_statistics():
     with torch.no_grad():
         next(pair.student.parameters()).add_(1)
     assert_same(weights(pair.teacher), teacher)  # copied, not shared
-
-
-def test_batch_statistics_gives_the_output_of_train_mode_and_leaves_the_buffers():
-    network, twin = tiny_network().eval(), tiny_network().train()
-    disturb(network)
-    disturb(twin)
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    with batch_statistics(network):
-        inside = network(images()).logits
-    torch.testing.assert_close(inside, twin(images()).logits, rtol=0, atol=0)
-    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
-    assert not torch.allclose(inside, network(images()).logits)
-    # And the layers keep statistics again afterwards.
-    network.train()(images())
-    assert not torch.equal(statistics(network)[0], before["encoder.1.running_mean"])
-
-
-def test_modes_come_back_even_after_an_error():
-    network = tiny_network().eval()
-    norms = list(batch_norms(network))
-    norms[0].train()
-    with batch_statistics(network):
-        assert all(norm.training and not norm.track_running_stats for norm in norms)
-        assert not network.classifier.training
-    with pytest.raises(RuntimeError, match="boom"), batch_statistics(network):
-        raise RuntimeError("boom")
-    assert [norm.training for norm in norms] == [True, False]
-    assert all(norm.track_running_stats for norm in norms)
-
-
-def test_a_network_without_batch_norm_has_nothing_to_switch():
-    network = tiny_network("plain").eval()
-    with batch_statistics(network):
-        inside = network(images()).logits
-    assert torch.equal(inside, network(images()).logits)
