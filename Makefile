@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench browser clean
+.PHONY: demo test check bench mutants browser clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# Whether the tests notice small mistakes in the source; for example: make mutants ARGS="--only src/cosda/losses.py"
+mutants: $(STAMP)
+	$(BIN)/python -m tools.mutants $(ARGS)
 
 # The report is tested in a real browser: Debian's chromium, installed where apt and root are at hand.
 browser:

@@ -21,7 +21,8 @@ from cosda.data.domain import Domain, Files
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
 from cosda.preprocessing import Preprocessing
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
+from tiny import read
 
 # Where Office-31 lies, with a folder for each domain.
 DATA = Path(os.environ.get("COSDA_OFFICE31", Path(__file__).parents[2] / "shared" / "data" / "office31"))
@@ -67,7 +68,7 @@ def our_way(case: Case) -> float:
     with tempfile.TemporaryDirectory(prefix="cosda-benchmark-") as folder:
         machine = Machine(cache=Path(folder) / "cache")
         start = time.perf_counter()
-        result = api.adapt(model, domain, changes=changes, out=Path(folder) / "runs", machine=machine)
+        result = api.adapt(model, domain, settings=read(changes), out=Path(folder) / "runs", machine=machine)
         seconds = time.perf_counter() - start
     measured = [fact for fact in result.run.records if fact["kind"] in ("accuracy", "alternative")]
     # Before, after each epoch, and at the end with both kinds of statistics, of which one is known from the last epoch.

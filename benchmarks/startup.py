@@ -22,7 +22,7 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 from cosda import api
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 from cosda.watch import Watcher
 
 class FirstStep(Watcher):
@@ -52,7 +52,7 @@ def measure(quick: bool = False) -> list[Fact]:
     candidates: dict[str, Callable[[], object]] = {
         "python": lambda: _run("-c", "pass"),
         "torch": lambda: _run("-c", "import torch"),
-        "help": lambda: _run("-c", "from cosda.cli import main; main()", "--help"),
+        "help": lambda: _run("-c", "from cosda.__main__ import main; main()", "--help"),
     }
     with tempfile.TemporaryDirectory(prefix="cosda-benchmark-") as folder:
         for name, (encoder, side) in cases.items():

@@ -1,10 +1,8 @@
-"""Weak views of a packed batch on one core: against Pillow for each image; two ways of resizing small ones."""
+"""Weak views of a packed batch on one core, against Pillow for each image."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from unittest import mock
 
 import numpy as np
 import torch
@@ -13,7 +11,6 @@ from benchmarks.facts import Fact
 from benchmarks.images import make_jpegs
 from benchmarks.straightforward import read_image
 from benchmarks.timing import interleaved, threads
-from cosda.data import cropping
 from cosda.data.decode import decode
 from cosda.data.views import make_view
 from cosda.preprocessing import Preprocessing
@@ -29,35 +26,19 @@ def measure(quick: bool = False) -> list[Fact]:
     keep_freed_memory()  # as every run does
     rounds = 2 if quick else 15
     with threads(1):
-        return [*(_compare(size, rounds) for size in ((32,) if quick else (128, 224))), _resize(32, rounds)]
+        return [_compare(size, rounds) for size in ((32,) if quick else (128, 224))]
 
 
 def _compare(size: int, rounds: int) -> Fact:
     files = make_jpegs(BATCH)
     packed = _pack(files, size)
-    how, rng = Preprocessing(size=size), stream(0)
+    preprocessing, rng = Preprocessing(size=size), stream(0)
     candidates = {
-        "ours": lambda: make_view("weak", packed, how, rng),
+        "ours": lambda: make_view("weak", packed, preprocessing, rng),
         "pillow": lambda: torch.stack([read_image(io.BytesIO(data), size, train=True) for data in files]),
     }
     timing = interleaved(candidates, rounds)
     return Fact.of(f"weak views at {size} px", timing.ratio("pillow", "ours"), least=4, seconds=timing.medians)
-
-
-def _resize(size: int, rounds: int) -> Fact:
-    """Whole-batch matrix products against one call of torch for each image."""
-    packed, how, rng = _pack(make_jpegs(BATCH), size), Preprocessing(size=size), stream(0)
-
-    def views(small: int) -> Callable[[], None]:
-        def make() -> None:
-            with mock.patch.object(cropping, "SMALL", small):
-                for _ in range(20):
-                    make_view("weak", packed, how, rng)
-
-        return make
-
-    timing = interleaved({"products": views(cropping.SMALL), "calls": views(0)}, rounds)
-    return Fact.of(f"weak views at {size} px, by products against by calls", timing.ratio("products", "calls"))
 
 
 def _pack(files: list[bytes], size: int) -> torch.Tensor:

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/common.sh"
 for part in features digits embedded; do
   $part --methods source,cosda
-  $part --methods cosda --profile authors
+  $part --methods cosda --variant authors
   $part --methods cosda --set method.restart=true
   $part --methods cosda --set "method.gate=[0.5,0.7]"
   $part --methods cosda --set method.information_on=clean
@@ -16,6 +16,14 @@ for part in features digits embedded; do
     done
   done
 done
+# On Office-31 the authors' configuration also has no mutual information (α = 0) and 40 epochs. What is it of their code?
+features --methods cosda --variant default
+features --methods cosda --variant authors --set method.fold=false
+for fold in true false; do
+  features --methods cosda --variant authors --set method.information=1 --set method.fold=$fold
+done
+features --methods cosda --variant authors --set method.information=1 --set method.restart=false
+features --methods cosda --variant authors --set method.information=1 --epochs 20
 features --methods cosda --epochs 10
 features --methods cosda --epochs 40
 features --methods cosda --epochs 40 --set method.restart=true

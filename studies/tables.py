@@ -48,6 +48,8 @@ def all_chains(lines: list[Line]) -> dict[str, Row]:
         if line["table"] == "chains":
             row = rows.setdefault(line["row"], {"seeds": len(line["seeds"].split())})
             row[line["column"]] = 100 * float(line["mean"])
+            if line["spread"]:
+                row[f"± {line['column']}"] = 100 * float(line["spread"])
     pairs = single_targets(lines)
     for name, row in rows.items():
         accuracy, drop = (sum(values) / len(values) for values in zip(*pairs[name].values(), strict=True))
@@ -112,11 +114,18 @@ def _bold(text: str, best: bool) -> str:
 
 
 def list_table(rows: dict[str, Row], pattern: str) -> list[list[str]]:
-    """The rows whose label fits, the best harmonic mean first."""
+    """The rows whose label fits, the best harmonic mean first: mean over seeds and chains ± spread over seeds."""
     found = [(label, row) for label, row in rows.items() if re.fullmatch(pattern, label)]
     found.sort(key=lambda pair: -pair[1]["Harmonic mean"])
-    lines = [[f"`{label}`", f"{row['seeds']:g}", *(f"{row[name]:.2f}" for name in COLUMNS)] for label, row in found]
+    lines = [
+        [f"`{label}`", f"{row['seeds']:g}", *(_with_spread(row, name) for name in COLUMNS)] for label, row in found
+    ]
     return [["row", "seeds", *COLUMNS], *lines]
+
+
+def _with_spread(row: Row, column: str) -> str:
+    spread = row.get(f"± {column}")
+    return f"{row[column]:.2f}" if spread is None else f"{row[column]:.2f} ± {spread:.2f}"
 
 
 def markdown(table: Iterable[list[str]]) -> str:
@@ -126,7 +135,7 @@ def markdown(table: Iterable[list[str]]) -> str:
 
 
 LISTS = {
-    "which CoSDA": r"source|cosda \((paper|authors)\)( \[(?!.*adapt\.statistics).*\])?",
+    "which CoSDA": r"source|cosda( \((paper|authors)\))?( \[(?!.*adapt\.statistics).*\])?",
     "ablations": r"cosda \(paper(, no-.*)?\)",
     "statistics and rates": r"(bn|shot(\+\+)?|nrc|aad|dac|edgemix|gsfda|cotta|cosda \(paper\)|cosda\+\w+)"
     r"( \[(adapt\.statistics|method\.encoder_rate)=[^\[]*\])?",
@@ -159,8 +168,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("reports", nargs="+", type=Path, help="what `cosda report -o NAME.csv` wrote")
     parser.add_argument("--into", type=Path, help="a Markdown file with lines such as <!-- features: ablations -->")
+    parser.add_argument("--only", help="one study, where the runs of the others are not at hand: 'which CoSDA'")
     asked = parser.parse_args()
     made = {name: table for report in asked.reports for name, table in tables(report).items()}
+    if asked.only:
+        made = {name: table for name, table in made.items() if name.endswith(f": {asked.only}")}
     if asked.into:
         asked.into.write_text(put_into(asked.into.read_text(), made))
     else:

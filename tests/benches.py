@@ -39,7 +39,7 @@ def command(data: str, out: Path, *options: str, changes: tuple[str, ...] = QUIC
     sets = [word for change in changes for word in ("--set", change)]
     # Tests that run in the background hand their deafness for Ctrl-C down to their processes.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{hear}; from cosda.cli import main; main()"
+    program = f"{hear}; from cosda.__main__ import main; main()"
     return [sys.executable, "-c", program, "bench", data, "--out", str(out), *sets, *options]
 
 

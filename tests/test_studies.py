@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import statistics
 import subprocess
 import sys
 from itertools import permutations, product
@@ -13,13 +14,14 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from cosda.__main__ import app
 from cosda.api import run_chain
-from cosda.cli.app import app
-from cosda.config.resolve import carry_changes, resolve
+from cosda.config.request import Data, Request, parse_changes
+from cosda.config.resolve import resolve
 from cosda.methods import METHODS
 from cosda.records.run import find_runs
 from cosda.report import write_report
-from tiny import tiny_benchmark
+from tiny import read, tiny_benchmark
 
 STUDIES = Path(__file__).parents[1] / "studies"
 SCRIPTS = sorted(path for path in STUDIES.glob("*.sh") if path.name != "common.sh")
@@ -61,11 +63,11 @@ def test_every_command_of_a_study_is_possible(script: Path, tmp_path: Path) -> N
         rules = asked["carry"].split(",") if asked["carry"] else [None]
         for method, rule in product(asked["methods"].split(","), rules):
             assert method in METHODS
-            changes = [*carry_changes(rule), *(asked["set_"] or [])]
-            place = {"benchmark": "office31", "fingerprint": "", "protocol": "inductive", "headline": "top1"}
             # `source` and `bn` have no variants, and a benchmark leaves them as they are.
-            variant = asked["profile"] if METHODS.find(method).variants else None
-            plan = resolve(**place, domains=("a", "b"), classes=("x",), method=method, variant=variant, changes=changes)  # type: ignore[arg-type]
+            variant = asked["variant"] if METHODS.find(method).variants else None
+            carry = [f"adapt.carry={rule}"] if rule else []
+            request = Request(method, changes=parse_changes([*carry, *(asked["set_"] or [])]), variant=variant)
+            plan = resolve(Data("office31", ("a", "b"), ("x",)), request)
             assert plan.method == method
     assert benches
 
@@ -73,19 +75,24 @@ def test_every_command_of_a_study_is_possible(script: Path, tmp_path: Path) -> N
 def test_the_tables_come_from_the_report(tmp_path: Path) -> None:
     benchmark, out = tiny_benchmark(features=True), tmp_path / "runs"
     changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
-    for method, rules in (("source", ["last"]), ("aad", ["last", "interpolate=0.5"]), ("cosda", ["last"])):
-        for rule in rules:
+    for method, rules, seeds in (
+        ("source", ["last"], 1),
+        ("aad", ["last", "interpolate=0.5"], 1),
+        ("cosda", ["last"], 2),
+    ):
+        for rule, seed in product(rules, range(seeds)):
             for chain in permutations(("one", "two", "three")):
-                wanted = (*changes, *carry_changes(rule))
                 variant = None if method == "source" else "paper"
-                run_chain(benchmark, method, domains=chain, changes=wanted, variant=variant, out=out)
-    run_chain(benchmark, "cosda", changes=(*changes, "method.restart=true"), variant="paper", out=out)
+                options = {"settings": read(changes), "carry": rule, "variant": variant, "seed": seed}
+                run_chain(benchmark, method, domains=chain, out=out, **options)  # type: ignore[arg-type]
+    run_chain(benchmark, "cosda", settings=read((*changes, "method.restart=true")), variant="paper", out=out)
     write_report(find_runs([out]), tmp_path / "report.csv", "csv")
     page = tmp_path / "page.md"
     page.write_text("Rules:\n\n<!-- report: the carry rule -->\n\n| old |\n|---|\n\nAnd so on.\n")
     said = printed_tables(tmp_path / "report.csv")
     carry, which, ablations, compared, _ = said.split("### ")[1:]
     assert printed_tables(tmp_path / "report.csv", "--into", str(page)) == ""
+    assert printed_tables(tmp_path / "report.csv", "--only", "ablations") == f"### {ablations.rstrip()}\n"
     rest = carry.removeprefix("report: the carry rule\n\n").rstrip("\n")
     assert page.read_text() == f"Rules:\n\n<!-- report: the carry rule -->\n\n{rest}\n\nAnd so on.\n"
     runs = [run for run in find_runs([out]) if run.label == "aad (carry interpolate 0.5)"]
@@ -94,6 +101,13 @@ def test_the_tables_come_from_the_report(tmp_path: Path) -> None:
     assert f"{average:.1f}" in row[3]
     assert row[2].strip() == ""  # a share that was not run
     assert {line.split(" | ")[0] for line in which.splitlines()[4:6]} == {"| `cosda (paper)`", "| `source`"}
+    by_seed: dict[int, list[float]] = {0: [], 1: []}
+    for run in find_runs([out]):
+        if run.label == "cosda (paper)" and not run.config["settings"]["method"]["restart"]:
+            by_seed[run.seed].append(100 * run.summary()["average"])
+    means = [statistics.mean(values) for values in by_seed.values()]
+    [row] = [line.split(" | ") for line in which.splitlines() if line.startswith("| `cosda (paper)` |")]
+    assert row[1:3] == ["2", f"{statistics.mean(means):.2f} ± {statistics.stdev(means):.2f}"]
     matrices = [matrix for run in find_runs([out]) if run.label == "aad" and (matrix := run.matrix())]
     pair, drop = (
         100 * sum(values) / len(matrices)
@@ -118,9 +132,9 @@ def cells(line: str) -> list[str]:
 def test_the_tables_of_one_chain_and_of_single_targets(tmp_path: Path) -> None:
     benchmark, out = tiny_benchmark(features=True), tmp_path / "runs"
     changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
-    run_chain(benchmark, "source", changes=changes, out=out)
-    chain = run_chain(benchmark, "aad", changes=changes, out=out)
-    pair = run_chain(benchmark, "aad", domains=("three", "one"), changes=changes, out=out)
+    run_chain(benchmark, "source", settings=read(changes), out=out)
+    chain = run_chain(benchmark, "aad", settings=read(changes), out=out)
+    pair = run_chain(benchmark, "aad", domains=("three", "one"), settings=read(changes), out=out)
     write_report(find_runs([out]), tmp_path / "few.csv", "csv")
     said = printed_tables(tmp_path / "few.csv")
     made = {
@@ -145,7 +159,7 @@ def test_the_tables_of_one_chain_and_of_single_targets(tmp_path: Path) -> None:
 def test_single_targets_need_no_chain(tmp_path: Path) -> None:
     benchmark, out = tiny_benchmark(features=True), tmp_path / "runs"
     changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
-    run_chain(benchmark, "aad", domains=("three", "one"), changes=changes, out=out)
+    run_chain(benchmark, "aad", domains=("three", "one"), settings=read(changes), out=out)
     write_report(find_runs([out]), tmp_path / "pairs.csv", "csv")
     said = printed_tables(tmp_path / "pairs.csv")
     assert said.startswith("### pairs: single targets\n\n| method | three → one |\n")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
@@ -10,6 +13,7 @@ from cosda.data.domain import Benchmark, Domain
 from cosda.data.loader import Loader
 from cosda.models.network import Network
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
+from cosda.settings import parse_value
 
 CPU = torch.device("cpu")
 CLASSES = ("a", "b", "c")
@@ -68,3 +72,8 @@ def smooth(count: int = 4, height: int = 48, width: int = 48) -> torch.Tensor:
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
     waves = [torch.stack([x, y, 0.5 + 0.5 * torch.sin(3 * x + 2 * y + n)], -1) for n in range(count)]
     return (255 * torch.stack(waves)).round().to(torch.uint8)
+
+
+def read(changes: Iterable[str]) -> dict[str, Any]:
+    """Settings from texts such as ``epochs=2``; the last of two counts."""
+    return {key: parse_value(value) for key, _, value in (text.partition("=") for text in changes)}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cosda.models.wrap import wrap
     from cosda.records.run import Run
     from cosda.report import write_report
-    from cosda.run.prepare import Machine
+    from cosda.run.machine import Machine
 
 __version__ = "0.1.0"
 
@@ -33,7 +33,7 @@ _PLACES = {
     "Benchmark": "cosda.data.domain",
     "CosdaError": "cosda.errors",
     "Domain": "cosda.data.domain",
-    "Machine": "cosda.run.prepare",
+    "Machine": "cosda.run.machine",
     "Method": "cosda.methods.base",
     "Model": "cosda.models.artifact",
     "Result": "cosda.api",

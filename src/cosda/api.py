@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from cosda import metrics
-from cosda.config.resolve import Plan, resolve
+from cosda.config.plan import Plan
+from cosda.config.request import Data, Options, Request
+from cosda.config.resolve import resolve
 from cosda.data.benchmarks import load as load_benchmark
 from cosda.data.benchmarks import load_domain
 from cosda.data.cache import Packed
-from cosda.data.domain import Benchmark, Domain, Files, everything
+from cosda.data.domain import Benchmark, Domain, Files, Headline, everything
 from cosda.data.loader import Loader, open_loader
-from cosda.distributed import collectives, env
+from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model, load, load_like
 from cosda.models.network import to_device
 from cosda.records.run import Run
 from cosda.run.chain import carried_path, execute
-from cosda.run.environment import open_arithmetic
-from cosda.run.evaluate import measure, probabilities
-from cosda.run.prepare import EVALUATION_BATCH, Machine, fingerprint, prepare, readable, weights_key
-from cosda.run.source import new_model, source_model
+from cosda.run.evaluate import EVALUATION_BATCH, measure, probabilities
+from cosda.run.machine import Machine
+from cosda.run.predictions import Prediction
+from cosda.run.prepare import main_watcher, prepare, readable
+from cosda.run.source import is_trained, source_model, source_run
 from cosda.watch import Watcher
 
-
-@dataclass(frozen=True)
-class Result:
-    """An adapted model and the run that made it."""
-
-    model: Model
-    run: Run
+Source = str | Path | Domain  # where images come from
 
 
 @dataclass(frozen=True)
@@ -58,6 +53,10 @@ class Evaluation:
         """Mean of the accuracies of the classes."""
         return metrics.per_class(self.correct, self.images)
 
+    def accuracy(self, headline: Headline) -> float:
+        """The accuracy that a benchmark is measured by."""
+        return metrics.accuracy(headline, self.correct, self.images)
+
     def as_json(self) -> dict[str, Any]:
         """All counts and both accuracies."""
         classes = [
@@ -68,72 +67,103 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """The class of one image."""
+class Check:
+    """A model measured on labelled images before and after adaptation, because somebody asked for it."""
 
-    image: str
-    label: str
-    probability: float
+    before: Evaluation
+    after: Evaluation
+
+
+@dataclass(frozen=True)
+class Result:
+    """A model and the run that made it: an adaptation, or the training of a source model."""
+
+    model: Model
+    run: Run
+    check: Check | None = field(default=None, compare=False)
 
 
 def adapt(
     model: Model | str | Path,
-    data: str | Path | Domain,
+    data: Source,
     method: str = "cosda",
     *,
     domain: str | None = None,
-    changes: Iterable[str] = (),
-    variant: str | None = None,
-    ablation: str | None = None,
-    seed: int = 0,
-    select: str = "last",
+    check: Source | None = None,
+    out: str | Path | None = None,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+    **options: Unpack[Options],
+) -> Result:
+    """Adapt a trained model to one new domain of unlabelled images; the given model is left as it is.
+
+    Args:
+        model: a model, or its folder.
+        data: the new images. Folder names and labels mean nothing here and are not read.
+        method: its name; ``cosda.METHODS`` has all.
+        domain: another name for the domain than that of its data. A model with masks needs it, since this name chooses
+            the mask; a name that is new to the model gets a new mask.
+        check: labelled images on which the model is measured before and after; they decide nothing.
+        out: where the run folder is kept, so that a call that was interrupted goes on; without it, it is temporary.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+        options: settings by name, see `cosda.Options`.
+
+    Raises:
+        CosdaError: wrong input or an impossible request.
+
+    Example:
+        >>> result = cosda.adapt("source-model", "photos/new-site", method="aad", carry="interpolate=0.5", epochs=5)
+        >>> result.model.save("adapted-model")
+    """
+    request = Request.of(method, model=_model(model), **options)
+    return adapt_request(request, data, domain, check, out, machine, watcher)
+
+
+def adapt_request(
+    request: Request,
+    data: Source,
+    domain: str | None = None,
+    check: Source | None = None,
     out: str | Path | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> Result:
-    """Adapt a trained model to one new domain of unlabelled images; the given model is left as it is.
-
-    ``changes`` are settings as on the command line, for example ``["epochs=5", "temperature=0.1"]``. With ``out`` the
-    run folder is kept below that path, and a call that was interrupted goes on; without it, it is temporary. ``domain``
-    is another name for the domain than that of its data. A model with masks needs it, since this name chooses the mask;
-    a name that is new to the model gets a new mask. ``select`` is the rule that chooses the epoch.
-    """
-    if select == "oracle":
+    """`adapt` for a request that is made already."""
+    model, machine = request.model, machine or Machine()
+    assert model is not None
+    if request.select == "oracle":
         raise CosdaError(
             "adaptation reads no labels, so it cannot be selected by the oracle. Take 'last' or a validator."
         )
-    model = model if isinstance(model, Model) else load(model)
     if domain is None:
         model.network.for_domain(None)  # an error for a model with masks
-    target = data if isinstance(data, Domain) else load_domain(data, model.classes)
+    target = (data if isinstance(data, Domain) else load_domain(data, labelled=False)).without_labels()
     name = domain or target.name
     target = replace(target, name="target" if name == "source" else name)
-    plan = resolve(
-        benchmark="own",
-        fingerprint=fingerprint([target], machine.cache if machine else None),
-        protocol="transductive",
-        headline="top1",
-        domains=("source", target.name),
-        classes=model.classes,
-        method=method,
-        variant=variant,
-        ablation=ablation,
-        seed=seed,
-        select=select,
-        **_given(model),
-        changes=changes,
-    )
-
-    def do(folder: Path) -> Result:
+    chain = Benchmark("own", {target.name: target}, model.classes)
+    facts = replace(Data.of(chain, cache=machine.cache_folder), domains=("source", target.name))
+    plan = resolve(replace(facts, source_fingerprint="", input_width=None), request)
+    before = evaluate(model, check, domain=domain, machine=machine, watcher=watcher) if check is not None else None
+    with _folder(out) as folder:
         run = execute(plan, {target.name: target}, folder, machine, watcher, model)
-        return Result(load_like(carried_path(run), model), run)
+        result = Result(load_like(carried_path(run), model), run)
+    if before is None or check is None:
+        return result
+    after = evaluate(result.model, check, domain=domain, machine=machine, watcher=watcher)
+    return replace(result, check=Check(before, after))
 
+
+@contextmanager
+def _folder(out: str | Path | None) -> Iterator[Path]:
+    """The folder of run folders; one that vanishes where none is given."""
     if out is not None:
-        return do(Path(out))
+        yield Path(out)
+        return
     if env.place().world > 1:
         raise CosdaError("under torchrun, give out=FOLDER: all processes must work on one run folder.")
     with tempfile.TemporaryDirectory(prefix="cosda-") as folder:
-        return do(Path(folder))
+        yield Path(folder)
 
 
 def run_chain(
@@ -142,113 +172,121 @@ def run_chain(
     *,
     domains: Sequence[str] | None = None,
     model: Model | str | Path | None = None,
-    changes: Iterable[str] = (),
-    variant: str | None = None,
-    ablation: str | None = None,
-    seed: int = 0,
-    select: str = "last",
+    out: str | Path = "runs",
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+    **options: Unpack[Options],
+) -> Run:
+    """Run a chain of domains of a benchmark: source model, then each target; everything measured and recorded.
+
+    Args:
+        data: a benchmark, its name, or its folder.
+        method: its name; ``cosda.METHODS`` has all.
+        domains: the chain, source first; all domains in order where this is left out.
+        model: a trained model to start from instead of training one on the source.
+        out: where run folders lie. A run that was interrupted goes on; a finished one is only read.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+        options: settings by name, see `cosda.Options`.
+
+    Raises:
+        CosdaError: wrong input or an impossible request.
+
+    Example:
+        >>> run = cosda.run_chain("digits", "aad", domains=["print", "hand"], epochs=2)
+        >>> run.matrix()
+    """
+    given = None if model is None else _model(model)
+    return run_request(data, Request.of(method, domains, given, **options), out, machine, watcher)
+
+
+def run_request(
+    data: str | Path | Benchmark,
+    request: Request,
     out: str | Path = "runs",
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> Run:
-    """Run a chain of domains of a benchmark: source model, then each target; everything measured and recorded."""
-    benchmark = data if isinstance(data, Benchmark) else load_benchmark(data)
-    start = model if isinstance(model, Model) or model is None else load(model)
-    cache = machine.cache if machine else None
-    plan = make_plan(benchmark, method, domains, start, changes, variant, ablation, seed, cache, select)
-    chosen = {name: benchmark[name] for name in plan.domains}
-    return execute(plan, chosen, Path(out), machine, watcher, start)
+    """`run_chain` for a request that is made already."""
+    benchmark, machine = _benchmark(data), machine or Machine()
+    plan = make_plan(benchmark, request, machine.cache_folder)
+    chosen = {name: benchmark[name] for name in plan.data.domains}
+    return execute(plan, chosen, Path(out), machine, watcher, request.model)
 
 
-def make_plan(
-    benchmark: Benchmark,
-    method: str,
-    domains: Sequence[str] | None = None,
-    model: Model | None = None,
-    changes: Iterable[str] = (),
-    variant: str | None = None,
-    ablation: str | None = None,
-    seed: int = 0,
-    cache: Path | None = None,
-    select: str = "last",
-) -> Plan:
-    """Resolve all settings of a chain; the first domain is the source, and the default is all in order."""
-    chain = benchmark.ordered(tuple(domains) if domains else tuple(benchmark.domains))
-    if len(chain) < 2:
+def make_plan(benchmark: Benchmark, request: Request, cache: Path | None = None) -> Plan:
+    """All settings of a chain, resolved."""
+    data = Data.of(benchmark, request.domains, cache)
+    if len(data.domains) < 2:
         raise CosdaError(
             f"a run needs a source and at least one target; {benchmark.name} with "
-            f"--domains {','.join(d.name for d in chain)} has one domain."
+            f"--domains {','.join(data.domains)} has one domain."
         )
-    if model is not None and model.classes != benchmark.classes:
-        raise CosdaError(
-            f"the model knows the classes {', '.join(model.classes)}; {benchmark.name} has "
-            f"{', '.join(benchmark.classes)}. Both lists must be the same, in the same order."
-        )
-    return resolve(
-        benchmark=benchmark.name,
-        fingerprint=fingerprint(list(chain), cache),
-        source_fingerprint=fingerprint([chain[0]], cache),
-        protocol=benchmark.protocol,
-        headline=benchmark.headline,
-        domains=tuple(domain.name for domain in chain),
-        classes=benchmark.classes,
-        input_width=chain[0].width,
-        method=method,
-        variant=variant,
-        ablation=ablation,
-        seed=seed,
-        select=select,
-        **_given(model),
-        changes=changes,
-    )
+    return resolve(data, request)
 
 
 def train_source(
     data: str | Path | Benchmark,
     domain: str,
     *,
-    changes: Iterable[str] = (),
-    seed: int = 0,
     out: str | Path = "runs",
     machine: Machine | None = None,
     watcher: Watcher | None = None,
-) -> Model:
-    """Train a source model on one labelled domain, or load it where that has been done before."""
-    benchmark = data if isinstance(data, Benchmark) else load_benchmark(data)
-    machine = machine or Machine()
-    chosen = benchmark[domain]
-    images = fingerprint([chosen], machine.cache)
-    plan = resolve(
-        benchmark=benchmark.name,
-        fingerprint=images,
-        source_fingerprint=images,
-        protocol=benchmark.protocol,
-        headline=benchmark.headline,
-        domains=(domain,),
-        classes=benchmark.classes,
-        input_width=chosen.width,
-        method="source",
-        seed=seed,
-        changes=changes,
-    )
-    device, model = machine.open(), new_model(plan)
-    watcher = watcher if watcher and collectives.is_main() else Watcher()
-    precision = plan.section("network").precision
-    model.network.arithmetic = open_arithmetic(precision, machine.compile, device, watcher)
-    ready = prepare(chosen, plan, model, device, machine, watcher).domain
-    return source_model(plan, ready, model, Path(out), device, watcher, machine.log)
+    **options: Unpack[Options],
+) -> Result:
+    """Train a source model on one labelled domain, or load it where that has been done before.
+
+    Args:
+        data: a benchmark, its name, or its folder.
+        domain: the labelled domain to train on.
+        out: where the folder of its training lies. A training that was interrupted goes on.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+        options: settings by name, see `cosda.Options`; here ``epochs`` and ``batch_size`` are those of the source.
+
+    Raises:
+        CosdaError: wrong input or an impossible request.
+
+    Example:
+        >>> result = cosda.train_source("digits", "print", epochs=5)
+        >>> result.model.save("print-model")
+    """
+    return train_request(data, Request.of("source", (domain,), **options).of_source(), out, machine, watcher)
+
+
+def train_request(
+    data: str | Path | Benchmark,
+    request: Request,
+    out: str | Path = "runs",
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Result:
+    """`train_source` for a request that is made already; its one domain is the source."""
+    benchmark, machine, watcher = _benchmark(data), machine or Machine(), main_watcher(watcher)
+    plan = resolve(Data.of(benchmark, request.domains, machine.cache_folder), request)
+    with prepare(plan, {plan.source: benchmark[plan.source]}, machine, watcher) as prepared:
+        prepared.announce(not is_trained(plan, Path(out)))
+        model = source_model(prepared, Path(out))
+    return Result(model, source_run(plan, Path(out)))
 
 
 def evaluate(
     model: Model | str | Path,
-    data: str | Path | Domain,
+    data: Source,
     *,
     domain: str | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> Evaluation:
-    """Measure a model on the test images of one labelled domain; one with masks must be told its name."""
-    model = model if isinstance(model, Model) else load(model)
+    """Measure a model on the test images of one labelled domain; one with masks must be told its name.
+
+    Raises:
+        CosdaError: the images have no labels, or classes that the model does not know.
+
+    Example:
+        >>> cosda.evaluate("adapted-model", "office31/webcam").top1
+    """
+    model = _model(model)
     network = model.network.for_domain(domain)
     measured = data if isinstance(data, Domain) else load_domain(data, model.classes)
     if measured.labels is None:
@@ -256,69 +294,57 @@ def evaluate(
             f"{measured.name} has no labels to compare with: images must lie in one folder per class, "
             "named as the model's classes. 'cosda predict' needs no labels."
         )
-    loader, packed = _open(model, measured, machine, watcher)
-    assert packed.domain.labels is not None
-    labels = packed.domain.labels[packed.domain.test]
-    images, correct = measure(network, loader, labels, len(model.classes))
+    with _opened(model, measured, machine, watcher) as (loader, packed):
+        assert packed.domain.labels is not None
+        labels = packed.domain.labels[packed.domain.test]
+        images, correct = measure(network, loader, labels, len(model.classes))
     return Evaluation(domain or measured.name, model.classes, images, correct)
 
 
 def predict(
     model: Model | str | Path,
-    data: str | Path | Domain,
+    data: Source,
     *,
     domain: str | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> list[Prediction]:
-    """The class of every image, with its probability; only a model with masks must be told the domain."""
-    model = model if isinstance(model, Model) else load(model)
+    """The class of every image with its probability, in the order of the input; only a model with masks needs a domain.
+
+    An image that cannot be read has a prediction without a class, which says why.
+
+    Example:
+        >>> [one.class_name for one in cosda.predict("adapted-model", "photos/today")]
+    """
+    model = _model(model)
     network = model.network.for_domain(domain)
-    images = data if isinstance(data, Domain) else load_domain(data)
-    images = replace(images.without_labels(), test=everything(len(images)))
-    loader, packed = _open(model, images, machine, watcher)
-    scores = probabilities(network, loader)
-    skipped = {name for name, _ in packed.skipped}
-    files = images.items.names if isinstance(images.items, Files) else map(str, range(len(images)))
-    names = [name for name in files if name not in skipped]
-    best = scores.argmax(axis=1)
+    images = (data if isinstance(data, Domain) else load_domain(data, labelled=False)).without_labels()
+    images = replace(images, test=everything(len(images)))
+    names = images.items.names if isinstance(images.items, Files) else tuple(map(str, range(len(images))))
+    with _opened(model, images, machine, watcher) as (loader, packed):
+        found = iter(probabilities(network, loader))
+    reasons = dict(packed.skipped)
     return [
-        Prediction(name, model.classes[label], float(row[label]))
-        for name, label, row in zip(names, best, scores, strict=True)
+        Prediction(name, model.classes, None if name in reasons else next(found), reasons.get(name, ""))
+        for name in names
     ]
 
 
-def write_predictions(predictions: Sequence[Prediction], format: str) -> str:
-    """Predictions as CSV with a header, or as a JSON list."""
-    if format == "json":
-        return json.dumps([asdict(one) for one in predictions], indent=1, ensure_ascii=False) + "\n"
-    if format != "csv":
-        raise CosdaError(f"predictions are written as csv or json, not as '{format}'.")
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("image", "class", "probability"))
-    writer.writerows((one.image, one.label, f"{one.probability:.6f}") for one in predictions)
-    return text.getvalue()
-
-
-def _open(model: Model, domain: Domain, machine: Machine | None, watcher: Watcher | None) -> tuple[Loader, Packed]:
+@contextmanager
+def _opened(
+    model: Model, domain: Domain, machine: Machine | None, watcher: Watcher | None
+) -> Iterator[tuple[Loader, Packed]]:
     """A loader of the domain's test split for a model, which is put on the device."""
     machine = machine or Machine()
-    device = machine.open()
-    to_device(model.network, device)
-    packed = readable(domain, model.preprocessing.size, machine, watcher or Watcher())
-    return open_loader(packed.domain, "test", model.preprocessing, device, EVALUATION_BATCH), packed
+    with machine.open() as device:
+        to_device(model.network, device)
+        packed = readable(domain, model.preprocessing.size, machine, main_watcher(watcher))
+        yield open_loader(packed.domain, "test", model.preprocessing, device, EVALUATION_BATCH), packed
 
 
-def _given(model: Model | None) -> dict[str, Any]:
-    """What a given model has settled: its network and its preprocessing."""
-    if model is None:
-        return {}
-    network = {"encoder": model.architecture.encoder, "bottleneck": model.architecture.bottleneck}
-    preprocessing = model.preprocessing
-    data = (
-        {"size": preprocessing.size, "profile": preprocessing.profile, "flip": preprocessing.flip}
-        if preprocessing.of_images
-        else {}
-    )
-    return {"model": weights_key(model.network), "given": {"network": network, "data": data}}
+def _model(model: Model | str | Path) -> Model:
+    return model if isinstance(model, Model) else load(model)
+
+
+def _benchmark(data: str | Path | Benchmark) -> Benchmark:
+    return data if isinstance(data, Benchmark) else load_benchmark(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -19,9 +19,22 @@ from cosda.errors import CosdaError, nearest
 T = TypeVar("T")
 
 
-def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None, symbol: str = "") -> Any:
-    """A field with a sentence, a closed range and the paper's symbol."""
-    return dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high, "symbol": symbol})
+def setting(
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    symbol: str = "",
+    check: Callable[[Any], Any] | None = None,
+) -> Any:
+    """A field with a sentence, a closed range and the paper's symbol.
+
+    ``check`` is for values that a type and a range cannot describe: it takes any value and returns it as it is stored,
+    or raises a `CosdaError` that says what is allowed.
+    """
+    metadata = {"help": help, "low": low, "high": high, "symbol": symbol, "check": check}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +48,7 @@ class Setting:
     symbol: str
     low: float | None
     high: float | None
+    check: Callable[[Any], Any] | None = None
 
     @property
     def allowed(self) -> str:
@@ -68,7 +82,9 @@ def settings_of(cls: type) -> dict[str, Setting]:
 def check(one: Setting, value: Any, where: str) -> Any:
     """Return ``value`` with the setting's type, or raise an error that says what is allowed."""
     try:
-        return _convert(one, one.kind, value)
+        return _convert(one, one.kind, value) if one.check is None else one.check(value)
+    except CosdaError as error:
+        raise CosdaError(f"{where}: {error}") from None
     except (OverflowError, TypeError, ValueError):
         raise CosdaError(f"{where}: {one.key} = {value!r} is not possible; it must be {one.allowed}.") from None
 

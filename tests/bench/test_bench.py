@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benches import LONG_BENCH, LONGER, QUICK, bench, command, lines_recorded, results, table
 
+from benches import LONG_BENCH, LONGER, QUICK, bench, command, lines_recorded, results, table
 from cosda.bench import Board, Onlooker, Resources, expand, run_jobs
 from cosda.bench.local import local_devices
 from cosda.bench.scheduler import choose

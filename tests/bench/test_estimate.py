@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benches import QUICK, bench
-
-from cosda.bench import Board, Onlooker, Resources, expand, run_jobs
 from cosda.bench.calibrate import calibrate
 from cosda.bench.estimate import estimate
+
+from benches import QUICK, bench
+from cosda.bench import Board, Onlooker, Resources, expand, run_jobs
 from cosda.bench.tasks import make_tasks
 from cosda.cli.live import render
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 
 ONE = Resources(workers=1)
 WORK = ("epochs=4", "source.epochs=4", "batch_size=32")

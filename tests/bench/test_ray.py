@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import LONG_BENCH, LONGER, bench, command, events, results, table
 
+from benches import LONG_BENCH, LONGER, bench, command, events, results, table
 from cosda.api import run_chain
 from cosda.bench import Resources, expand, run_jobs
 from cosda.bench import ray as cluster_engine
 from cosda.bench.ray import Place, _versions
 from cosda.errors import CosdaError
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'cosda[ray]'")
 AT_MOST = 240  # seconds; other tests may have the cores

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cosda import cli
-from tiny import tiny_benchmark
+from cosda.__main__ import main
+from tiny import read, tiny_benchmark
 
 README = Path(__file__).parents[2] / "README.md"
 QUICK = ["--epochs", "1", "--size", "16", "--encoder", "small", "--set", "source.epochs=2", "--set", "bottleneck=8"]
@@ -36,7 +36,7 @@ def cosda(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
         capsys.readouterr()
         code = 0
         try:
-            cli.main()
+            main()
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = capsys.readouterr()
@@ -64,7 +64,9 @@ def model(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     changes = ("source.epochs=8", "network.encoder=small", "data.size=16", "network.bottleneck=8", "source.lr=0.05")
     out = tmp_path_factory.mktemp("source")
-    return train_source(photos, "one", changes=(*changes, "source.encoder_rate=1"), out=out).save(out / "model")
+    return train_source(photos, "one", settings=read((*changes, "source.encoder_rate=1")), out=out).model.save(
+        out / "model"
+    )
 
 
 def test_run_prints_the_matrix_and_json_has_the_same(cosda, photos: Path, tmp_path: Path) -> None:
@@ -105,9 +107,9 @@ def test_source_adapt_evaluate_predict(cosda, photos: Path, tmp_path: Path, mode
 
     rows = list(csv.DictReader(io.StringIO(cosda("predict", adapted, photos / "two", "-q").out)))
     assert len(rows) == 30
-    assert list(rows[0]) == ["image", "class", "probability"]
+    assert list(rows[0]) == ["image", "class", "probability", "skipped"]
     listed = json.loads(cosda("predict", adapted, photos / "two", "-q", "--format", "json").out)
-    assert [row["label"] for row in listed] == [row["class"] for row in rows]
+    assert [row["class"] for row in listed] == [row["class"] for row in rows]
     right = sum(Path(row["image"]).parts[-2] == row["class"] for row in rows)
     assert right > 20
 
@@ -234,7 +236,7 @@ def test_help_is_quick_and_imports_no_torch() -> None:
 
     cosda = str(Path(sys.executable).with_name("cosda"))
     assert fastest([cosda, "--help"]) <= 15 * fastest([sys.executable, "-c", "pass"])
-    code = "import cosda, cosda.cli, sys; sys.exit('torch' in sys.modules)"
+    code = "import cosda, cosda.__main__, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from importlib import resources
 
 import pytest
 
 from cosda.config import resolve as config
 from cosda.config.catalogue import all_methods, settings_rows
-from cosda.config.resolve import SECTIONS, ablations, load_preset, resolve
+from cosda.config.presets import ablations, load_preset
+from cosda.config.request import Change, Data, Request, parse_changes
+from cosda.config.resolve import resolve
+from cosda.config.schema import SECTIONS
 from cosda.errors import CosdaError
 from cosda.methods import METHODS
+from cosda.run.prepare import new_model
+from cosda.settings import settings_of
 
 PRESETS = sorted(p.name.removesuffix(".toml") for p in (resources.files("cosda") / "presets").iterdir())
 BENCHMARKS = [name for name in PRESETS if name != "ablations"]
 CHAIN = ("one", "two", "three")
+FACTS = {field.name for field in fields(Data)}
 
 
 def plan_of(method="cosda", **changed):
-    values = {
-        "benchmark": "own",
-        "fingerprint": "f0",
-        "protocol": "inductive",
-        "headline": "top1",
-        "domains": CHAIN,
-        "classes": ("a", "b"),
-    }
-    return resolve(**{**values, "method": method, **changed})
+    """A plan for made-up data; ``changes`` are texts as of --set."""
+    facts = {"benchmark": "own", "domains": CHAIN, "classes": ("a", "b"), "protocol": "inductive", "fingerprint": "f0"}
+    data = Data(**{key: changed.pop(key, facts.get(key)) for key in {*facts, *(changed.keys() & FACTS)}})
+    changes = parse_changes(changed.pop("changes", ()))
+    return resolve(data, Request(method, changes=changes, **changed))
 
 
 @pytest.fixture
@@ -105,9 +108,39 @@ def test_a_bare_key_is_looked_up_in_the_method_first():
 
 
 def test_what_a_given_model_settled_cannot_be_changed():
-    plan = plan_of(given={"network": {"bottleneck": 8}}, changes=["network.bottleneck=99"])
-    assert plan.settings["network"]["bottleneck"] == 8
-    assert plan.origins["network.bottleneck"] == "given model"
+    model = replace(new_model(plan_of(changes=["network.encoder=small", "data.size=16"])), classes=("a", "b"))
+    plan = plan_of(model=model, changes=["data.size=16"])
+    assert (plan.settings["data"]["size"], plan.model) == (16, model.key)
+    assert plan_of(model=model).origins["data.size"] == "given model"
+    with pytest.raises(CosdaError, match=r"--set data.size=32: the given model was made with data.size = 16"):
+        plan_of(model=model, changes=["data.size=32"])
+    with pytest.raises(CosdaError, match="the model knows the classes a, b; own has a, c"):
+        plan_of(model=model, classes=("a", "c"))
+
+
+def test_a_change_names_the_option_that_made_it():
+    asked = Request.of(
+        "cosda", CHAIN, epochs=3, carry="interpolate=0.5", settings={"temperature": 0.5, "gate": [0.1, 0.2]}
+    )
+    plan = resolve(Data("own", CHAIN, ("a", "b")), asked)
+    assert plan.origins["adapt.epochs"] == "epochs=3"
+    assert plan.origins["adapt.carry"] == "carry='interpolate=0.5'"
+    assert plan.origins["method.temperature"] == "settings: temperature=0.5"
+    assert plan.settings["method"]["gate"] == (0.1, 0.2)
+    assert hash(asked) == hash(Request.of("cosda", CHAIN, **OPTIONS)), "a job is found again by its request"
+
+
+OPTIONS = {"epochs": 3, "carry": "interpolate=0.5", "settings": {"temperature": 0.5, "gate": [0.1, 0.2]}}
+
+
+def test_an_unknown_option_is_a_type_error_with_the_nearest():
+    with pytest.raises(TypeError, match=r"no option 'epoch'\. Did you mean 'epochs'"):
+        Request.of("cosda", epoch=3)
+
+
+def test_source_training_has_epochs_of_its_own():
+    asked = Request.of("source", ("one",), epochs=3, settings={"adapt.epochs": 5}).of_source()
+    assert asked.changes[0] == Change("source.epochs", 3, "epochs=3")
 
 
 def test_feature_vectors_need_no_encoder():
@@ -117,7 +150,7 @@ def test_feature_vectors_need_no_encoder():
 @pytest.mark.parametrize(("method", "epochs"), [("source", 0), ("bn", 1)])
 def test_epochs_of_a_method_without_a_choice_are_fixed_for_every_target(method, epochs):
     plan = plan_of(method, changes=["epochs=9", "stage.two.epochs=8"])
-    assert [plan.section("adapt", target).epochs for target in CHAIN[1:]] == [epochs, epochs]
+    assert [plan.adapt(target).epochs for target in CHAIN[1:]] == [epochs, epochs]
 
 
 # --- What is special to a target --------------------------------------------------------------------------------------
@@ -125,7 +158,7 @@ def test_epochs_of_a_method_without_a_choice_are_fixed_for_every_target(method, 
 
 def test_a_stage_override_counts_for_that_target_alone():
     plan = plan_of(changes=["stage.two.temperature=0.5", "stage.two.adapt.epochs=3", "epochs=4"])
-    assert [plan.section("adapt", t).epochs for t in (None, "two", "three")] == [4, 3, 4]
+    assert [plan.adapt(t).epochs for t in ("two", "three")] == [3, 4]
     assert [plan.make_method(t).temperature for t in (None, "two", "three")] == [0.07, 0.5, 0.07]
     assert plan.origins["stage.two.adapt.epochs"] == "--set stage.two.adapt.epochs=3"
     assert plan.origins["method.temperature"] == "default"
@@ -137,7 +170,7 @@ STAGED = {"stage": {"two": {"adapt": {"epochs": 10}, "method": {"cosda": {"infor
 def test_a_preset_may_treat_targets_apart(preset):
     preset(STAGED | {"adapt": {"epochs": 30}})
     plan = plan_of()
-    assert [plan.section("adapt", t).epochs for t in ("two", "three")] == [10, 30]
+    assert [plan.adapt(t).epochs for t in ("two", "three")] == [10, 30]
     assert plan.make_method("two").information == 0.5
     assert plan.origins["stage.two.method.information"] == "preset own, two"
     assert plan_of(domains=("one", "three")).stages == {}
@@ -146,7 +179,7 @@ def test_a_preset_may_treat_targets_apart(preset):
 def test_ablation_and_command_line_outrank_what_a_preset_sets_for_one_target(preset):
     preset(STAGED)
     plan = plan_of(ablation="no-mi", changes=["epochs=2"])
-    assert plan.section("adapt", "two").epochs == 2
+    assert plan.adapt("two").epochs == 2
     assert plan.make_method("two").information == 0
     assert not any(key.startswith("stage.") for key in plan.origins)
 
@@ -154,7 +187,7 @@ def test_ablation_and_command_line_outrank_what_a_preset_sets_for_one_target(pre
 @pytest.mark.parametrize("order", [1, -1])
 def test_what_is_special_wins_in_any_order_on_the_command_line(order):
     plan = plan_of(changes=["epochs=2", "stage.two.epochs=5"][::order])
-    assert [plan.section("adapt", t).epochs for t in ("two", "three")] == [5, 2]
+    assert [plan.adapt(t).epochs for t in ("two", "three")] == [5, 2]
 
 
 # --- Wrong input ------------------------------------------------------------------------------------------------------
@@ -166,8 +199,8 @@ def test_what_is_special_wins_in_any_order_on_the_command_line(order):
         ({"method": "cosad"}, ["no method 'cosad'", "'cosda'"]),
         ({"variant": "author"}, ["no variant 'author'", "'authors'", "paper, authors"]),
         ({"method": "bn", "variant": "paper"}, ["no variant 'paper'", "Known: none"]),
-        ({"ablation": "no-mu"}, ["no ablation 'no-mu'", "'no-mi'"]),
-        ({"method": "bn", "ablation": "no-mi"}, ["no ablation 'no-mi'", "Known: none"]),
+        ({"ablation": "no-mu"}, ["no ablation of cosda 'no-mu'", "'no-mi'"]),
+        ({"method": "bn", "ablation": "no-mi"}, ["no ablation of bn 'no-mi'"]),
         ({"changes": ["temprature=1"]}, ["--set temprature=1", "'temperature'"]),
         ({"changes": ["adapt.epoch=1"]}, ["no setting 'adapt.epoch'", "'adapt.epochs'"]),
         ({"changes": ["adpat.epochs=1"]}, ["'adapt.epochs'"]),
@@ -206,7 +239,7 @@ def test_a_rate_that_would_rise_is_refused(changes):
 
 
 def test_a_constant_rate_is_possible():
-    assert plan_of(changes=["lr=0.001"]).section("adapt").lr == 0.001
+    assert plan_of(changes=["lr=0.001"]).adapt("two").lr == 0.001
 
 
 # --- Names ------------------------------------------------------------------------------------------------------------
@@ -227,7 +260,6 @@ def test_the_same_plan_has_the_same_name():
         {"classes": ("a", "c")},
         {"variant": "authors"},
         {"ablation": "no-mi"},
-        {"model": "m"},
         {"changes": ["temperature=0.1"]},
         {"changes": ["stage.two.temperature=0.1"]},
         {"changes": ["source.epochs=3"]},
@@ -253,6 +285,10 @@ def test_the_name_says_what_it_is():
         ({"ablation": "no-mi"}, "cosda (no-mi)"),
         ({"variant": "authors", "ablation": "no-mi"}, "cosda (authors, no-mi)"),
         ({"method": "bn"}, "bn"),
+        ({"changes": ["carry=interpolate"]}, "cosda (carry interpolate 0.5)"),
+        ({"changes": ["carry=along=0.25"]}, "cosda (carry along 0.25)"),
+        ({"changes": ["carry=auto"]}, "cosda (carry auto)"),
+        ({"changes": ["carry=auto=0.3"]}, "cosda (carry auto 0.3)"),
     ],
 )
 def test_labels(changed, label):
@@ -283,8 +319,7 @@ def every_combination():
 def test_every_preset_resolves_for_every_method_variant_and_ablation(benchmark, method, variant, ablation):
     plan = plan_of(method, benchmark=benchmark, variant=variant, ablation=ablation)
     assert plan.make_method().settings() == plan.settings["method"]
-    for section in SECTIONS:
-        assert plan.section(section)
+    assert all([plan.input, plan.network, plan.source_training, plan.edges, plan.adapt("two")])
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
@@ -329,13 +364,13 @@ def test_the_catalogue_lists_methods_and_where_their_values_come_from():
     assert (rows["method.gate"]["value"], rows["method.gate"]["symbol"]) == ((0.5, 0.8), "κ")
     assert rows["method.gate"]["origin"] == "preset visda, authors, cosda"
     assert rows["method.information"]["origin"] == "ablation no-mi"
-    assert len(rows) == sum(len(config.settings_of(cls)) for cls in [METHODS["cosda"], *SECTIONS.values()])
+    assert len(rows) == sum(len(settings_of(cls)) for cls in [METHODS["cosda"], *SECTIONS.values()])
 
 
 def test_feature_vectors_have_no_encoder_and_no_size(preset):
     preset({"data": {"size": 32}, "network": {"encoder": "small"}})
     plan = plan_of(input_width=12)
     assert (plan.settings["network"]["encoder"], plan.settings["data"]["size"]) == ("identity", None)
-    for change, words in (("network.encoder=small", "encoder 'small'"), ("data.size=16", "size of 16 pixels")):
-        with pytest.raises(CosdaError, match=f"feature vectors, and (the|a) {words} is for images"):
+    for change in ("network.encoder=small", "data.size=16"):
+        with pytest.raises(CosdaError, match=f"--set {change}: this is for images"):
             plan_of(input_width=12, changes=[change])

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cosda.run.edges import open_edges
 from torch import Tensor
 
 from cosda.config.schema import Optimisation, SourceSettings
@@ -16,7 +17,6 @@ from cosda.data.edges import DEXINED_MEAN, DexiNedEdges, EdgeMixing, new_dexined
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.preprocessing import IMAGENET, Preprocessing
-from cosda.run.edges import open_edges
 from tiny import CPU, SEEN, tiny_domain, tiny_loader
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import nn
 
 from benches import results
-from cosda import cli
+from cosda.__main__ import main
 from cosda.api import adapt, run_chain
 from cosda.bench import run_jobs
 from cosda.distributed import collectives, env
@@ -30,10 +30,10 @@ from cosda.records.run import Run, find_runs
 from cosda.records.writers import Log
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.environment import write_environment
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 from cosda.run.shared_folder import open_folder
 from cosda.watch import Watcher
-from tiny import CPU, SEEN, tiny_benchmark
+from tiny import CPU, SEEN, read, tiny_benchmark
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "cosda")
 SETTINGS = (
@@ -89,7 +89,7 @@ def test_records_are_those_of_one_process_and_written_once(
     photos: Path, undisturbed: tuple[Path, str, str], tmp_path: Path
 ) -> None:
     out, stdout, stderr = undisturbed
-    alone = run_chain(photos, "cosda", changes=SETTINGS, select="agreement", out=tmp_path)
+    alone = run_chain(photos, "cosda", settings=read(SETTINGS), select="agreement", out=tmp_path)
     (run,) = find_runs([out])
     # Which epoch is chosen may differ: its BatchNorm sees other rows.
     assert [line for line in outline(run) if line[0] != "chosen"] == [
@@ -158,7 +158,7 @@ def test_an_error_of_another_rank_bears_its_number(
     monkeypatch.setattr("cosda.cli.app.GRACE", 0.0)
     monkeypatch.setattr(sys, "argv", ["cosda", "methods"])
     with pytest.raises(SystemExit) as end:
-        cli.main()
+        main()
     assert end.value.code == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("cosda: rank 2: torchrun is for")

@@ -20,10 +20,10 @@ from cosda.errors import CosdaError
 from cosda.methods import METHODS, Method
 from cosda.models.masks import add_masks
 from cosda.models.network import Network
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 from cosda.run.supervised import Supervised
 from cosda.run.train import Training
-from tiny import CLASSES, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
+from tiny import CLASSES, read, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 
 COUNT, BATCH = 30, 9  # batches of 9, 9, 9 and 3: two processes share the first unevenly and the last not at all
 # Everything that a method can do, as far as images on a small network show it: little ones for what takes long.
@@ -80,8 +80,8 @@ def by_calls(folder: Path) -> dict[str, Any]:
     quick = ("network.encoder=small", "network.bottleneck=8", "data.size=16", "source.epochs=1", "source.batch_size=8")
     frozen = ("network.freeze_encoder=true", "epochs=2", "batch_size=8")
     machine, data = Machine(device="cpu", threads=1), tiny_benchmark()
-    source = train_source(data, "one", changes=quick, out=folder / "runs", machine=machine)
-    result = adapt(source, data["two"], "nrc", changes=frozen, out=folder / "runs", machine=machine)
+    source = train_source(data, "one", settings=read(quick), out=folder / "runs", machine=machine)
+    result = adapt(source, data["two"], "nrc", settings=read(frozen), out=folder / "runs", machine=machine)
     result.model.save(folder / "adapted")
     return {"network": result.model.network.state_dict(), "records": len(result.run.records)}
 

@@ -72,6 +72,26 @@ def test_only_its_parameters_move(method: Method, kind: str) -> None:
         assert moved == (id(parameter) in mine), name
 
 
+def test_the_encoder_is_trained_at_its_own_rate(method: Method) -> None:
+    """One step from equal weights moves the encoder in proportion to `encoder_rate`, and the rest as much as before."""
+    moves = []
+    for rate in (0.5, 0.125, 0.0):
+        student = tiny_network()
+        before = copy.deepcopy(dict(student.named_parameters()))
+        settings = Optimisation(epochs=1, batch_size=20, lr=0.05, lr_end=0.05)
+        loader = tiny_loader(count=20, batch_size=20)
+        training = Training(type(method)(encoder_rate=rate), student, loader, settings, 0, 1, "target")
+        training.run(lambda facts: None)
+        moves.append({name: (p - before[name]).detach() for name, p in student.named_parameters()})
+    half, eighth, none = moves
+    for name, move in half.items():
+        part = 4 if name.startswith("encoder") else 1
+        torch.testing.assert_close(part * eighth[name], move, rtol=1e-3, atol=1e-6)
+        assert not name.startswith("encoder") or not none[name].any(), name
+    moved = any(bool(move.any()) for name, move in half.items() if name.startswith("encoder"))
+    assert moved == any(bool(move.any()) for move in half.values()), "who trains anything trains the encoder"
+
+
 def test_same_seed_same_bits_and_another_seed_others(kind: str, method: Method) -> None:
     again, other = type(method)(), type(method)()
     first = trained(method, kind)

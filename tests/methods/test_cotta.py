@@ -23,7 +23,7 @@ from cosda.randomness import stream
 from cosda.run.chain import carried_path
 from cosda.run.train import Training
 from cosda.types import Batch
-from tiny import SEEN, tiny_benchmark, tiny_loader, tiny_network
+from tiny import SEEN, read, tiny_benchmark, tiny_loader, tiny_network
 
 
 def ready(method: CoTTA, kind: str = "batch_norm", epoch: int = 0, epochs: int = 4) -> tuple[CoTTA, Batch]:
@@ -86,9 +86,9 @@ def slow_loss(labels: list[list[float]], predicted: list[list[float]], temperatu
 def test_step_equals_the_formulas_written_as_loops(kind: str, ap: float) -> None:
     method, batch = ready(CoTTA(augmentations=4, ap=ap), kind)
     teacher = method.pair.teacher
-    if ap == 0:  # no batch is unsure
+    if ap == 0:  # every batch is confident enough
         labels = batch_outputs(teacher, batch.images)
-    else:  # every batch is: the mean over augmentations of logits, not of probabilities
+    else:  # no batch is: the mean over augmentations of logits, not of probabilities
         rng = stream(0, "epoch")
         each = [batch_outputs(teacher, Augmentation()(batch.images, SEEN, rng)) for _ in range(4)]
         labels = [[sum(view[i][c] for view in each) / 4 for c in range(len(each[0][0]))] for i in range(len(each[0]))]
@@ -101,8 +101,8 @@ def test_step_equals_the_formulas_written_as_loops(kind: str, ap: float) -> None
     assert terms["consistency"].item() == pytest.approx(slow_loss(labels, predicted, 0.3, gate), rel=1e-4)
 
 
-def test_original_form_is_plain_cross_entropy_of_all_images() -> None:
-    method, batch = ready(CoTTA(**CoTTA.variants["original"], ap=0))
+def test_the_original_step_is_plain_cross_entropy_of_all_images() -> None:
+    method, batch = ready(CoTTA(**CoTTA.variants["original-step"], ap=0))
     labels = batch_outputs(method.pair.teacher, batch.images)
     predicted = batch_outputs(method.student, batch.images)
     assert method.step(batch)["consistency"].item() == pytest.approx(slow_loss(labels, predicted, 1, 0), rel=1e-4)
@@ -114,17 +114,17 @@ def test_the_mean_confidence_decides_whether_to_augment(who: str) -> None:
     judge = method.source if who == "source" else method.pair.teacher
     confidence = [max(slow_softmax(row)) for row in batch_outputs(judge, batch.images)]
     mean = sum(confidence) / len(confidence)
-    for ap, unsure in ((mean + 1e-3, True), (mean - 1e-3, False)):
+    for ap, augmented in ((mean + 1e-3, True), (mean - 1e-3, False)):
         method.ap = ap
         seen = passes_of(method, batch)
         judged = 1 if who == "source" else 0
-        looked = 3 if unsure else 1
-        looked += 1 if who == "teacher" and unsure else 0  # the clean pass that was judged
+        looked = 3 if augmented else 1
+        looked += 1 if who == "teacher" and augmented else 0  # the clean pass that was judged
         assert {name: len(shown) for name, shown in seen.items()} == {
             "source": judged, "teacher": looked, "student": 1,
         }  # fmt: skip
         clean = [torch.equal(view, batch.images) for view in seen["teacher"]]
-        assert clean == ([True] * (looked - 3) + [False] * 3 if unsure else [True])
+        assert clean == ([True] * (looked - 3) + [False] * 3 if augmented else [True])
 
 
 def test_no_pass_that_decides_nothing() -> None:
@@ -170,7 +170,7 @@ def test_restore_of_1_returns_the_source_classifier_included(kind: str, variant:
     work = job(method, kind)
     work.run(lambda facts: None)
     assert same_parameters(work.student, source)
-    if variant != "original":  # there the teacher takes in the student before it is restored
+    if variant != "original-step":  # there the teacher takes in the student before it is restored
         assert same_parameters(method.predictor(), source)
 
 
@@ -247,7 +247,7 @@ def test_a_chain_with_restore_of_1_ends_with_the_weights_of_the_source(tmp_path:
         "epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8", "network.encoder=small",
         "network.bottleneck=8", "data.size=16", "restore=1", "augmentations=1",
     )  # fmt: skip
-    run = run_chain(tiny_benchmark(), "cotta", out=tmp_path, changes=changes)
+    run = run_chain(tiny_benchmark(), "cotta", out=tmp_path, settings=read(changes))
     first, last = (load(carried_path(run, stage)).network.state_dict() for stage in (0, 2))
     learnt = [name for name in first if "running" not in name and "num_batches" not in name]
     assert any(name.startswith("encoder") for name in learnt)
@@ -278,7 +278,7 @@ def test_offline_they_meet_once_an_epoch_and_the_student_restarts() -> None:
 
 
 def test_originally_they_meet_at_every_step_before_the_restore() -> None:
-    method = CoTTA(**CoTTA.variants["original"] | {"restore": 1.0, "augmentations": 1})
+    method = CoTTA(**CoTTA.variants["original-step"] | {"restore": 1.0, "augmentations": 1})
     work = job(method, epochs=1)
     source = copy.deepcopy(work.student)
     method.begin_epoch(Progress(1, 0, 1, stream(0)))
@@ -310,7 +310,18 @@ def test_labelling_leaves_teacher_and_source_alone() -> None:
     assert not any(p.requires_grad for network in (method.pair.teacher, method.source) for p in network.parameters())
 
 
-def test_no_variant_takes_over_what_was_wrong() -> None:
-    for settings in CoTTA.variants.values():
-        method = CoTTA(**settings)
-        assert (method.anchor, method.confidence_of) == ("source", "source")
+@pytest.mark.parametrize(
+    ("variant", "anchor", "judge"),
+    [("paper", "source", "source"), ("authors", "stage", "teacher"), ("original-step", "source", "source")],
+)
+def test_the_authors_restore_to_the_stages_first_model_and_ask_the_teacher(
+    variant: str, anchor: str, judge: str
+) -> None:
+    method = CoTTA(**CoTTA.variants[variant] | {"augmentations": 1})
+    assert (method.anchor, method.confidence_of) == (anchor, judge)
+    source, carried = tiny_network(), tiny_network(seed=5)
+    job(method, student=copy.deepcopy(source))
+    job(method, student=copy.deepcopy(carried))  # the next target begins with another model
+    assert same_weights(method.source, carried if variant == "authors" else source)
+    method, batch = ready(method)
+    assert len(passes_of(method, batch)["source"]) == (0 if variant == "authors" else 1)

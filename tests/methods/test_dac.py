@@ -15,7 +15,7 @@ from cosda.config.schema import Optimisation
 from cosda.methods.base import Progress
 from cosda.methods.dac import DaC, divide
 from cosda.models.bn_folding import evaluating
-from cosda.models.network import same_weights
+from cosda.models.network import same_weights, statistics
 from cosda.parts.prototypes import centroid_labels
 from cosda.randomness import stream
 from cosda.run.train import Training
@@ -101,7 +101,7 @@ def test_mmd_equals_the_loops_also_where_a_part_of_a_class_is_empty(seed: int) -
     assert fast.item() == pytest.approx(slow_mmd(o.tolist(), labels, source_like, index), rel=1e-5)
 
 
-def test_division_takes_the_surest_of_each_class_and_later_classes_win() -> None:
+def test_division_takes_the_most_confident_of_each_class_and_later_classes_win() -> None:
     p = torch.tensor([[0.5, 0.45, 0.05], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.7, 0.2, 0.1], [0.2, 0.2, 0.6]])
     assert divide(p, 1).tolist() == [3 + 0, 1, 3 + 2, 0, 2]
     assert divide(p, 2).tolist() == [1, 1, 2, 0, 2]  # image 0 is claimed by classes 0 and 1
@@ -155,13 +155,21 @@ def test_gradients_reach_the_strong_views_and_never_the_memory() -> None:
     assert not method.memory.requires_grad
 
 
-def test_warm_up_is_information_alone_in_one_pass_without_a_sweep() -> None:
+def test_warm_up_is_information_alone_in_a_pass_of_each_view_without_a_sweep() -> None:
+    """Both codes pass all three views in warm-up too: BatchNorm sees the strong ones."""
     method = DaC()
     work, batch = ready(method, epoch=0, kind="batch_norm")
-    calls: list[int] = []
-    method.student.register_forward_hook(lambda *_: calls.append(1))
+    twin = copy.deepcopy(method.student).train()
+    with torch.no_grad():
+        for view in batch.views:
+            twin(view)
+    calls: list[Tensor] = []
+    method.student.register_forward_hook(lambda module, inputs, output: calls.append(inputs[0]))
     assert set(work._update(method.step(batch))) == {"information"}
-    assert len(calls) == 1
+    assert len(calls) == 3
+    assert all(torch.equal(shown, view) for shown, view in zip(calls, batch.views, strict=True))
+    for own, other in zip(statistics(method.student), statistics(twin), strict=True):
+        assert torch.equal(own, other)
     assert method.memory is None
     method.begin_epoch(Progress(1, 1, 4, stream(0, "epoch")))
     assert set(method.step(batch)) == {"information", "cross_entropy", "contrast", "mmd"}

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from cosda.api import make_plan, run_chain
+from cosda.config.request import Request
 from cosda.config.schema import Optimisation
+from cosda.data.edges import EdgeMixing, sobel
 from cosda.errors import CosdaError
 from cosda.methods.edgemix import EdgeMix
 from cosda.methods.nrc import NRC
@@ -16,20 +18,21 @@ from cosda.models.artifact import load
 from cosda.models.network import Network, same_weights
 from cosda.records.run import Run
 from cosda.run.chain import carried_path
-from cosda.run.edges import open_edges
+from cosda.run.prepare import has_edges
 from cosda.run.train import Training
-from tiny import CPU, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
+from tiny import read, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 
 QUICK = (
-    *("epochs=3", "batch_size=8", "source.epochs=1", "source.batch_size=8", "edge_clean_epochs=1"),
+    *("epochs=3", "batch_size=8", "source.epochs=1", "source.batch_size=8", "edges.clean_epochs=1"),
     *("network.encoder=small", "network.bottleneck=8", "data.size=16", "data.flip=false"),
 )
 
 
 def trained(method: NRC, edgemix: float, kind: str = "batch_norm", clean: int = 1) -> Network:
-    how = Optimisation(epochs=2, batch_size=8, lr=0.05, lr_end=0.01, edgemix=edgemix, edge_clean_epochs=clean)
-    edges = open_edges(how, how.epochs, tiny_domain(features=kind == "features"), CPU)
-    work = Training(method, tiny_network(kind), replace(tiny_loader(kind), edges=edges), how, 0, 1, "target")
+    settings = Optimisation(epochs=2, batch_size=8, lr=0.05, lr_end=0.01, edgemix=edgemix)
+    mixed = has_edges(settings, tiny_domain(features=kind == "features"))
+    edges = EdgeMixing(sobel, edgemix, settings.epochs - clean) if mixed else None
+    work = Training(method, tiny_network(kind), replace(tiny_loader(kind), edges=edges), settings, 0, 1, "target")
     work.run(lambda facts: None)
     return work.student
 
@@ -48,22 +51,22 @@ def test_without_edges_it_is_nrc_to_the_bit(edgemix: float, kind: str, clean: in
 
 
 def test_the_row_of_the_study_is_resolved_and_names_its_operator() -> None:
-    plan = make_plan(tiny_benchmark(), "edgemix")
-    adapt = plan.settings["adapt"]
-    assert (adapt["edgemix"], adapt["edge_operator"], adapt["edge_clean_epochs"]) == (0.9, "sobel", 2)
+    plan = make_plan(tiny_benchmark(), Request("edgemix"))
+    edges = plan.settings["edges"]
+    assert (plan.settings["adapt"]["edgemix"], edges["operator"], edges["clean_epochs"]) == (0.9, "sobel", 2)
     assert plan.origins["adapt.edgemix"] == "method edgemix"
     assert plan.settings["source"]["edgemix"] == 1, "the study's source model is the ordinary one"
-    assert make_plan(tiny_benchmark(), "nrc").settings["adapt"]["edgemix"] == 1
+    assert make_plan(tiny_benchmark(), Request("nrc")).settings["adapt"]["edgemix"] == 1
 
 
 def run(out: Path, method: str, *changes: str) -> Run:
-    return run_chain(tiny_benchmark(), method, changes=(*QUICK, *changes), out=out)
+    return run_chain(tiny_benchmark(), method, settings=read((*QUICK, *changes)), out=out)
 
 
 def test_any_method_takes_edges_from_the_command_line_to_the_records(tmp_path: Path) -> None:
     bare, mixed, again = (run(tmp_path / name, "cosda", *more) for name, more in RUNS.items())
     assert mixed.config["settings"]["adapt"]["edgemix"] == 0.8
-    assert mixed.config["settings"]["adapt"]["edge_operator"] == "sobel"
+    assert mixed.config["settings"]["edges"]["operator"] == "sobel"
     first, second = ([r["terms"] for r in one.of("loss")] for one in (bare, mixed))
     assert first[0] != second[0]
     assert [r["terms"] for r in again.of("loss")] == second
@@ -75,12 +78,12 @@ RUNS = {"bare": (), "mixed": ("adapt.edgemix=0.8",), "again": ("adapt.edgemix=0.
 
 
 def test_source_training_takes_them_too(tmp_path: Path) -> None:
-    bare, mixed = run(tmp_path, "source"), run(tmp_path, "source", "source.edgemix=0.5", "source.edge_clean_epochs=0")
+    bare, mixed = run(tmp_path, "source"), run(tmp_path, "source", "source.edgemix=0.5", "edges.clean_epochs=0")
     start = [load(carried_path(one, 0)).network for one in (bare, mixed)]
     assert not same_weights(*start)
 
 
 def test_a_missing_file_is_news_before_the_source_is_trained(tmp_path: Path) -> None:
     with pytest.raises(CosdaError, match="Download"):
-        run(tmp_path, "edgemix", "edge_operator=dexined", f"edge_weights={tmp_path / 'none.pth'}")
+        run(tmp_path, "edgemix", "edges.operator=dexined", f"edges.weights={tmp_path / 'none.pth'}")
     assert not (tmp_path / "sources").exists()

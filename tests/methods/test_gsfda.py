@@ -16,7 +16,7 @@ from cosda.errors import CosdaError
 from cosda.methods.base import Progress
 from cosda.methods.gsfda import GSFDA, gates
 from cosda.models.bn_folding import evaluating
-from cosda.models.masks import MaskedNetwork, Masks, add_masks
+from cosda.models.masks import SCALE, MaskedNetwork, Masks, add_masks
 from cosda.models.network import Network, same_weights
 from cosda.parts.bank import Bank
 from cosda.randomness import stream
@@ -79,7 +79,7 @@ def test_a_step_equals_a_slow_loop(exclude: str) -> None:
     batch = first_batch(job)
     with torch.no_grad():
         output = copy.deepcopy(student)(batch.images)  # train mode: the batch's statistics
-    # A bank in which an image's own row is nearest to it, and predictions are sure, so that it matters who is near.
+    # A bank in which an image's own row is nearest to it; predictions are confident, so that it matters who is near.
     rng = torch.Generator().manual_seed(0)
     keys = torch.nn.functional.normalize(torch.randn(20, WIDTH, generator=rng))
     keys[batch.index] = torch.nn.functional.normalize(output.features)
@@ -216,8 +216,11 @@ def test_the_update_of_an_unprotected_entry_is_that_of_plain_sgd() -> None:
     assert same_weights(alone, other)
 
 
-def test_half_open_masks_take_half_of_the_update() -> None:
-    table = torch.tensor([[0.0] * WIDTH, [0.01] * WIDTH])  # sigmoid(0) = 1/2; the target's mask is open
+@pytest.mark.parametrize("mask", [0.1, 0.5, 0.7, 0.9, 0.99, 0.9995])
+def test_a_half_open_mask_takes_its_part_of_the_update(mask: float) -> None:
+    """1 - M of an update is left, and nothing at all from M = 0.999 on."""
+    logit = math.log(mask / (1 - mask)) / SCALE
+    table = torch.tensor([[logit] * WIDTH, [0.01] * WIDTH])  # the target's own mask protects nothing
     student = MaskedNetwork(tiny_network("features"), Masks(table), ("one", "two"), "two")
     weight = student.bottleneck[0].weight  # type: ignore[index]
     method = GSFDA()
@@ -232,7 +235,11 @@ def test_half_open_masks_take_half_of_the_update() -> None:
     job._set_rates()
     job.optimiser.step()
     method.after_update()
-    assert torch.allclose(weight, old - 0.5 * step, atol=1e-6)
+    if mask > 0.999:
+        assert torch.equal(weight, old)
+    else:
+        left = ((old - weight) / step).flatten()[step.flatten().abs() > 0.1 * step.abs().max()]
+        assert left.tolist() == pytest.approx([1 - mask] * len(left), rel=0.02)
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -39,8 +39,8 @@ def slow_softmax(row: list[float]) -> list[float]:
 
 def slow_information(rows: list[list[float]]) -> float:
     mean = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
-    sure = -sum(p * math.log(p + 1e-5) for row in rows for p in row) / len(rows)
-    return sure + sum(m * math.log(m + 1e-5) for m in mean)
+    entropy = -sum(p * math.log(p + 1e-5) for row in rows for p in row) / len(rows)
+    return entropy + sum(m * math.log(m + 1e-5) for m in mean)
 
 
 def test_information_maximisation_is_the_formula() -> None:

@@ -16,7 +16,7 @@ from cosda.methods import shot_plus
 from cosda.methods.base import Method, Progress
 from cosda.methods.shot import SHOT
 from cosda.methods.shot_plus import SHOTPlus
-from cosda.models.network import Network, same_weights
+from cosda.models.network import Network, same_weights, statistics
 from cosda.parts.mixmatch import UNKNOWN, confident_labels, guess, mix, renew
 from cosda.parts.mixup import draw_mixing
 from cosda.parts.rotation import draw_turns, rotate
@@ -190,7 +190,7 @@ def test_images_that_are_not_square_are_refused() -> None:
 # --- MixMatch ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_surest_of_each_class_become_labelled() -> None:
+def test_the_most_confident_of_each_class_become_labelled() -> None:
     rng = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(40, 3, generator=rng, dtype=torch.float64)
     rows = logits.softmax(1).tolist()
@@ -216,6 +216,28 @@ def test_a_guess_is_the_sharpened_mean_over_two_views() -> None:
         mean = [(a + b) / 2 for a, b in zip(one[i], two[i], strict=True)]
         want = [m**2 / sum(v**2 for v in mean) for m in mean]
         assert got[i].tolist() == pytest.approx(want, rel=1e-4)
+
+
+def test_each_view_is_guessed_with_its_own_statistics_as_in_the_original() -> None:
+    student = tiny_network()
+    twin = copy.deepcopy(student)
+    first, second = torch.randn(2, 5, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    second = 3 * second + 1  # so that the statistics of both views together are others
+    with torch.no_grad():
+        p = (twin(first).logits.softmax(1) + twin(second).logits.softmax(1)) / 2
+    torch.testing.assert_close(guess(student, first, second, 0.5), p**2 / (p**2).sum(1, keepdim=True))
+    for own, other in zip(statistics(student), statistics(twin), strict=True):
+        assert torch.equal(own, other)
+
+
+def test_a_single_unlabelled_image_is_guessed_from_both_views_together() -> None:
+    """Alone it would have no batch statistics, and BatchNorm would refuse it."""
+    first, second = torch.randn(2, 1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    got = guess(tiny_network(), first, second, 0.5)
+    assert got.sum().item() == pytest.approx(1)
+    with torch.no_grad():
+        p = tiny_network()(torch.cat([first, second])).logits.softmax(1).mean(0, keepdim=True)
+    torch.testing.assert_close(got, p**2 / (p**2).sum())
 
 
 def test_mixing_keeps_the_larger_share_of_each_row() -> None:

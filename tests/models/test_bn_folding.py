@@ -269,7 +269,7 @@ def test_all_passes_without_learning_are_folded(monkeypatch, tmp_path):
     from cosda.parts.prototypes import see_all
     from cosda.parts.rotation import new_head, train_head
     from cosda.run.evaluate import probabilities
-    from cosda.run.prepare import Machine, featurise
+    from cosda.run.features import featurise
     from cosda.watch import Watcher
     from tiny import SEEN, tiny_domain, tiny_loader, tiny_network
 
@@ -282,9 +282,7 @@ def test_all_passes_without_learning_are_folded(monkeypatch, tmp_path):
         "bank": lambda: Bank.build(network, loader),
         "labels": lambda: see_all(network, loader),
         "rotation": lambda: train_head(new_head(6, False, CPU), network, loader, 1, 0.1, rng),
-        "features": lambda: featurise(
-            tiny_domain(), "x", network.encoder, SEEN, CPU, Machine(cache=tmp_path), Watcher()
-        ),
+        "features": lambda: featurise(tiny_domain(), "x", network.encoder, SEEN, CPU, tmp_path, Watcher()),
     }
     for name, run in passes.items():
         run()

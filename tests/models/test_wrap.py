@@ -12,7 +12,7 @@ from cosda.models.artifact import load
 from cosda.models.encoders.base import FEATURE_VECTORS, Preprocessing
 from cosda.models.wrap import wrap
 from cosda.run.prepare import Machine
-from tiny import tiny_domain
+from tiny import read, tiny_domain
 
 SMALL = Preprocessing(size=16)
 IMAGES = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -239,7 +239,7 @@ def test_weights_that_two_layers_share_are_shared_again() -> None:
 def adapted(model):
     """A target of tiny images learnt by CoSDA, in one epoch."""
     changes = ["epochs=1", "batch_size=8", "lr=0.05"]
-    return adapt(model, tiny_domain(), "cosda", changes=changes, machine=Machine(device="cpu", threads=1)).model
+    return adapt(model, tiny_domain(), "cosda", settings=read(changes), machine=Machine(device="cpu", threads=1)).model
 
 
 @pytest.mark.parametrize("end", ["object", "log-softmax"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import colorsys
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -90,6 +91,60 @@ def test_flips_only_where_left_and_right_do_not_matter() -> None:
         seen.add("kept" if torch.allclose(got, x, atol=1e-5) else "flipped")
         assert torch.allclose(got, x, atol=1e-5) or torch.allclose(got, x.flip(3), atol=1e-5)
     assert seen == {"kept", "flipped"}
+
+
+# CoTTA's own: brightness, contrast, saturation, hue (of the colour circle) and gamma.
+RANGES = {
+    "brightness": (0.6, 1.4),
+    "contrast": (0.7, 1.3),
+    "saturation": (0.5, 1.5),
+    "hue": (-0.06, 0.06),
+    "gamma": (0.7, 1.3),
+}
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, augment: Augmentation, seed: int, count: int) -> dict[str, torch.Tensor]:
+    """The values by which an augmentation changes each colour, in the order of the changes."""
+    values: dict[str, torch.Tensor] = {}
+
+    def note(name: str, x: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        values[name] = value.flatten()
+        return x
+
+    for name in COLOURS:
+        monkeypatch.setitem(COLOURS, name, partial(note, name))
+    augment.on_images(images(count, 4), False, rng(seed))
+    return values
+
+
+def test_colours_are_drawn_evenly_from_the_whole_of_their_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = drawn(monkeypatch, Augmentation(per_image=True), 0, 1000)
+    assert found.keys() == RANGES.keys()
+    for name, (low, high) in RANGES.items():
+        places = (found[name] - low) / (high - low)  # 0 at the low end, 1 at the high one
+        assert 0 <= places.min() < 0.02, name
+        assert 0.98 < places.max() <= 1, name
+        assert places.mean().item() == pytest.approx(0.5, abs=0.03), name
+    together = drawn(monkeypatch, Augmentation(), 0, 1000)
+    assert {len(value) for value in together.values()} == {1}
+
+
+def test_colours_change_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the five is sometimes the first and sometimes the last; the order is the stream's."""
+    orders = [tuple(drawn(monkeypatch, Augmentation(), seed, 1)) for seed in range(60)]
+    assert {len(order) for order in orders} == {5}
+    for place in range(5):
+        assert {order[place] for order in orders} == set(RANGES)
+    assert len(set(orders)) > 40
+    assert orders[0] == tuple(drawn(monkeypatch, Augmentation(), 0, 1))
+
+
+def test_one_change_after_the_other() -> None:
+    """Darker and then squared, or squared and then darker: a pixel of ½ becomes 1/16 or 1/8, and nothing else."""
+    augment = replace(NOTHING, brightness=(0.5, 0.5), gamma=(2, 2))
+    grey = torch.full((1, 3, 8, 8), 0.5)
+    seen = {round(augment.on_images(grey, False, rng(seed)).mean().item(), 4) for seed in range(20)}
+    assert seen == {0.0625, 0.125}
 
 
 def test_colours_pixel_by_pixel() -> None:

@@ -127,7 +127,6 @@ def test_build_is_one_eval_pass_by_index_and_leaves_the_network_alone(kind: str)
 
 
 def test_update_overwrites_or_averages_and_rows_stay_unit_vectors() -> None:
-    """Trap B12: the authors' averaged rows are shorter than one and lose every comparison."""
     bank = Bank(rows(6), rows(6).softmax(1))
     old, index, seen = bank.features.clone(), torch.tensor([1, 4]), Output(3 * rows(2, seed=1), rows(2, seed=2))
     scores = bank.scores.clone()
@@ -141,6 +140,21 @@ def test_update_overwrites_or_averages_and_rows_stay_unit_vectors() -> None:
     bank.update(index, seen)
     torch.testing.assert_close(bank.features[index], F.normalize(seen.features))
     torch.testing.assert_close(bank.recall(index).logits.softmax(1), seen.logits.softmax(1))
+
+
+def test_averaged_rows_may_stay_shorter_and_are_then_found_less_often() -> None:
+    """Trap B12: the authors of CoSDA do not bring averaged rows back to length 1."""
+    old, new = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.8, 0.6]]), torch.tensor([[0.0, 2.0]])
+    asked, seen = torch.tensor([0]), Output(new, torch.zeros(1, 2))
+    found = {}
+    for unit in (True, False):
+        bank = Bank(old.clone(), torch.full((3, 2), 0.5))
+        bank.update(torch.tensor([2]), seen, keep=0.5, unit=unit)
+        row = torch.tensor([0.4, 0.8])  # half of (0.8, 0.6) and half of (0, 1)
+        torch.testing.assert_close(bank.features[2], F.normalize(row, dim=0) if unit else row)
+        bank.features[1] = torch.tensor([0.41, 0.9])
+        found[unit] = bank.neighbours(asked, 1).item()
+    assert found == {True: 2, False: 1}
 
 
 def test_state_is_a_copy_that_survives() -> None:

@@ -79,6 +79,17 @@ def test_a_class_left_without_members_takes_nobody() -> None:
         assert centroid_labels(features, p, 0, admissible_from).tolist() == [0, 0, 0, 2, 2, 2, 0]  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("admissible_from", ["first", "second"])
+def test_a_class_left_without_members_takes_not_even_who_is_far_from_all(admissible_from: str) -> None:
+    """The last image points away from the centroids of 0 and 2; class 1, predicted once, has lost its only member."""
+    features = torch.tensor([[6.0, -9], [9, 0], [3, -6], [9, 6], [-9, 3]], dtype=torch.float64)
+    p = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.0, 0.4, 0.6], [0.1, 0.1, 0.8], [0.4, 0.2, 0.4]]
+    probabilities = torch.tensor(p, dtype=torch.float64)
+    assert 1 in probabilities.argmax(dim=1)
+    found = centroid_labels(features, probabilities, 0, admissible_from).tolist()  # type: ignore[arg-type]
+    assert found == slow_labels(features.tolist(), p, 0, admissible_from == "first") == [0, 2, 0, 2, 0]
+
+
 def test_a_threshold_that_nobody_passes_is_as_none() -> None:
     features = torch.randn(9, 3, generator=torch.Generator().manual_seed(0))
     p = torch.randn(9, 3, generator=torch.Generator().manual_seed(1)).softmax(1)

@@ -128,6 +128,39 @@ def test_the_best_head_is_kept_and_not_the_last(monkeypatch: pytest.MonkeyPatch)
     assert not torch.equal(seen[1], seen[3])
 
 
+@pytest.mark.parametrize("rate", [0.3, 0.05])
+def test_the_heads_training_is_the_originals_sgd_step_by_step(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nesterov momentum 0.9, weight decay 1e-3, and a rate of rate·(1 + 10·t/T)^-0.75 in step t of T."""
+    network, loader, epochs = tiny_network(), tiny_loader(count=100, batch_size=100), 2  # steps of 64 and 36 images
+    ever_better = iter(range(epochs))
+    monkeypatch.setattr(rotation, "_accuracy", lambda head, features: float(next(ever_better)))
+    head = new_head(6, False, CPU)
+    train_head(head, network, loader, epochs, rate, stream(0, "head"))
+
+    slow, rng = new_head(6, False, CPU), stream(0, "head")
+    network.eval()
+    with torch.no_grad():
+        images = next(iter(loader.sweep("weak"))).images
+        features = [network(torch.rot90(images, k, (2, 3))).features.half().float() for k in range(4)]
+    velocity = [torch.zeros_like(parameter) for parameter in slow.parameters()]
+    for step in range(4):
+        if step % 2 == 0:
+            order = torch.randperm(100, generator=rng)
+        rows = order[:64] if step % 2 == 0 else order[64:]
+        turns = draw_turns(len(rows), rng, CPU)
+        turned = torch.stack([features[k][row] for row, k in zip(rows.tolist(), turns.tolist(), strict=True)])
+        slow.zero_grad()
+        rotation_loss(slow, features[0][rows], turned, turns).backward()  # type: ignore[no-untyped-call]
+        size = rate * (1 + 10 * step / 4) ** -0.75
+        with torch.no_grad():
+            for number, parameter in enumerate(slow.parameters()):
+                gradient = parameter.grad + 1e-3 * parameter  # type: ignore[operator]
+                velocity[number] = 0.9 * velocity[number] + gradient
+                parameter -= size * (gradient + 0.9 * velocity[number])
+    for one, other in zip(head.parameters(), slow.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=5e-4)  # features are stored with half the digits
+
+
 def test_accuracy_counts_all_images_in_all_directions() -> None:
     head = nn.Linear(4, 4)
     with torch.no_grad():

@@ -9,7 +9,7 @@ import pytest
 
 from cosda.errors import CosdaError
 from cosda.records.run import Run
-from cosda.records.selection import RULES, Candidate, candidates, choose, judge, reselect, spearman
+from cosda.records.selection import Candidate, candidates, choose, judge, reselect, rules, spearman
 
 ACCURACY = (60, 80, 70)  # of the target, of 100 images, epoch by epoch
 SOURCE = (95, 90, 85)
@@ -88,5 +88,5 @@ def test_spearman_is_that_of_scipy() -> None:
 
 def test_a_candidate_without_labels_has_no_worth_for_the_oracle() -> None:
     assert Candidate(0, None, {}).worth("oracle") is None
-    assert RULES[0] == "last"
-    assert RULES[-1] == "oracle"
+    assert rules()[0] == "last"
+    assert rules()[-1] == "oracle"

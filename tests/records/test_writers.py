@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from cosda import cli
+from cosda.__main__ import main
 from cosda.api import run_chain, train_source
 from cosda.errors import CosdaError
 from cosda.records.folder import RunFolder
 from cosda.records.run import Run, read_run
 from cosda.records.writers import Log, Row, WeightsAndBiases, check_writers, rows
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 from cosda.watch import Watcher
-from tiny import tiny_benchmark
+from tiny import read, tiny_benchmark
 
 CHANGES = ("epochs=3", "batch_size=8", "source.epochs=2", "source.batch_size=8")
 CHANGES += ("network.encoder=small", "network.bottleneck=8", "data.size=16")
@@ -47,7 +47,7 @@ class Stop(Watcher):
 
 def run_tiny(out: Path | str, log: tuple[str, ...] = (), method: str = "cosda", watcher: Watcher | None = None) -> Run:
     machine = Machine(log=log, threads=1)
-    return run_chain(tiny_benchmark(), method, out=out, changes=CHANGES, machine=machine, watcher=watcher)
+    return run_chain(tiny_benchmark(), method, out=out, settings=read(CHANGES), machine=machine, watcher=watcher)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,7 +69,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The same run with both writers, killed in its first stage, interrupted in its second, and then left in peace."""
     out, both = tmp_path_factory.mktemp("disturbed"), ("tensorboard", "wandb")
-    places = os.pathsep.join(map(str, (Path(__file__).parents[1], Path(__file__).parent)))
+    places = os.pathsep.join(
+        map(str, (Path(__file__).parents[1], Path(__file__).parent, os.environ.get("PYTHONPATH", "")))
+    )
     environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-c", PROGRAM, str(out)]
     process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -198,7 +200,7 @@ def test_a_source_training_that_was_interrupted_has_every_step_once(tmp_path: Pa
     def train(watcher: Watcher) -> None:
         machine = Machine(log=("tensorboard",), threads=1)
         changes = [change for change in CHANGES if change.startswith(("source.", "network.", "data."))]
-        train_source(tiny_benchmark(), "one", changes=changes, out=tmp_path, machine=machine, watcher=watcher)
+        train_source(tiny_benchmark(), "one", settings=read(changes), out=tmp_path, machine=machine, watcher=watcher)
 
     with pytest.raises(KeyboardInterrupt):
         train(Interrupt())
@@ -382,14 +384,14 @@ def test_what_is_not_installed_stops_the_command_before_it_begins(
     words = ["cosda", "run", "digits", "--log", name, "--out", str(tmp_path / "runs")]
     monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit) as stop:
-        cli.main()
+        main()
     assert stop.value.code == 2
     assert f"pip install cosda[{name}]" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 
 def test_an_unknown_writer_is_an_error() -> None:
-    with pytest.raises(CosdaError, match=r"no writer 'tensorbord'.*Did you mean 'tensorboard'"):
+    with pytest.raises(CosdaError, match=r"no log writer 'tensorbord'.*Did you mean 'tensorboard'"):
         check_writers(("tensorbord",))
 
 

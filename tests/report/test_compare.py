@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from stored_runs import BN, COSDA, SOURCE, write_run
 
-from cosda import cli
+from cosda.__main__ import main
 from cosda.errors import CosdaError
 from cosda.files import write_json
 from cosda.report.compare import Comparison, Difference, Value, compare
@@ -217,7 +217,7 @@ def test_a_damaged_run_is_an_error(name: str, content: str, bn: Path, cosda: Pat
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> None:
     monkeypatch.setattr(sys, "argv", ["cosda", "compare", *map(str, words)])
-    cli.main()
+    main()
 
 
 def test_the_command_prints_what_differs(

@@ -14,7 +14,7 @@ from cosda.report import render_report
 from cosda.report.grids import Entry, Grid
 from cosda.report.pairs import pair_grids
 from cosda.report.tables import build
-from tiny import tiny_benchmark
+from tiny import read, tiny_benchmark
 
 QUICK = ("epochs=2", "source.epochs=3", "network.bottleneck=8", "lr=0.1")
 PAIRS = (["one", "two"], ["two", "one"])
@@ -25,8 +25,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("pairs")
     for seed in (0, 1):
         for pair in PAIRS:
-            run_chain(tiny_benchmark(features=True), "nrc", domains=pair, changes=QUICK, seed=seed, out=out)
-    run_chain(tiny_benchmark(features=True), "bn", domains=PAIRS[0], changes=QUICK, out=out)
+            run_chain(tiny_benchmark(features=True), "nrc", domains=pair, settings=read(QUICK), seed=seed, out=out)
+    run_chain(tiny_benchmark(features=True), "bn", domains=PAIRS[0], settings=read(QUICK), out=out)
     return out
 
 

@@ -138,12 +138,12 @@ def test_folders_of_the_output_are_made(runs: list[Run], tmp_path: Path) -> None
 def test_the_command_takes_a_rule(
     paper_runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from cosda import cli
+    from cosda.__main__ import main
 
     def report(*words: str) -> int:
         monkeypatch.setattr("sys.argv", ["cosda", "report", str(paper_runs[0].path.parent), *words])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            main()
         return int(ended.value.code or 0)
 
     made = tmp_path / "tables.tex"

@@ -11,6 +11,7 @@ from cosda.api import run_chain
 from cosda.bench import Job, run_jobs
 from cosda.bench.demo import CHAIN
 from cosda.records.run import Run
+from tiny import read
 
 SEEDS = 2
 OFFICE31 = Path(__file__).parents[3] / "shared" / "data" / "office31"
@@ -65,7 +66,7 @@ def test_real_images_in_feature_mode(tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite_pytorch")
     changes = ("network.encoder=lite0", "network.freeze_encoder=true", "data.size=96")
     runs = {
-        method: run_chain(OFFICE31, method, domains=["dslr", "webcam"], changes=changes, out=tmp_path).summary()
+        method: run_chain(OFFICE31, method, domains=["dslr", "webcam"], settings=read(changes), out=tmp_path).summary()
         for method in ("source", "cosda")
     }
     assert runs["source"]["accuracy"][0][0] > 0.95

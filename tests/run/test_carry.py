@@ -10,16 +10,18 @@ import torch
 from torch import Tensor
 
 from cosda.api import make_plan, run_chain
-from cosda.config.schema import AdaptSettings
+from cosda.carry.along import Along
+from cosda.carry.auto import choose_share
+from cosda.carry.base import blend
+from cosda.config.request import Request
 from cosda.errors import CosdaError
 from cosda.methods import METHODS
 from cosda.models.artifact import load
 from cosda.records.run import Run
 from cosda.records.selection import reselect
-from cosda.run.carry import Carry, blend, choose_share
 from cosda.run.chain import carried_path
 from cosda.watch import Watcher
-from tiny import tiny_benchmark
+from tiny import read, tiny_benchmark
 
 QUICK = (
     *("epochs=2", "batch_size=8", "source.epochs=2", "source.batch_size=8"),
@@ -37,7 +39,7 @@ def quick(
 ) -> Run:
     images = () if features else ("network.encoder=small", "data.size=16", "data.flip=false")
     changes = (*QUICK, *images, *changes)
-    return run_chain(tiny_benchmark(features), method, domains=domains, changes=changes, out=out, **more)
+    return run_chain(tiny_benchmark(features), method, domains=domains, settings=read(changes), out=out, **more)
 
 
 def weights(run: Run, stage: int) -> dict[str, Tensor]:
@@ -47,7 +49,7 @@ def weights(run: Run, stage: int) -> dict[str, Tensor]:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_handed_on_lies_between_incoming_and_adapted(method: str, tmp_path: Path) -> None:
     adapted = quick(tmp_path, method=method, features=True)
-    halfway = quick(tmp_path, "carry=interpolate", "carry_share=0.25", method=method, features=True)
+    halfway = quick(tmp_path, "carry=interpolate=0.25", method=method, features=True)
     before, after, handed = weights(adapted, 0), weights(adapted, 1), weights(halfway, 1)
     for key, value in handed.items():
         if value.is_floating_point():
@@ -58,7 +60,7 @@ def test_what_is_handed_on_lies_between_incoming_and_adapted(method: str, tmp_pa
 
 def test_shares_of_nothing_and_of_all(tmp_path: Path) -> None:
     adapted = quick(tmp_path)
-    nothing, everything = (quick(tmp_path, "carry=interpolate", f"carry_share={share}") for share in (0, 1))
+    nothing, everything = (quick(tmp_path, f"carry=interpolate={share}") for share in (0, 1))
     assert nothing.matrix() == adapted.matrix()
     assert everything.matrix() == [adapted.matrix()[0]] * 2  # type: ignore[index]
     assert all(torch.equal(value, weights(adapted, 1)[key]) for key, value in weights(nothing, 1).items())
@@ -66,7 +68,7 @@ def test_shares_of_nothing_and_of_all(tmp_path: Path) -> None:
 
 def test_the_next_stage_begins_with_what_was_handed_on(tmp_path: Path) -> None:
     """Where all of the incoming model is handed on, no stage moves it."""
-    run = quick(tmp_path, "carry=interpolate", "carry_share=1", domains=("one", "two", "three"))
+    run = quick(tmp_path, "carry=interpolate=1", domains=("one", "two", "three"))
     matrix = run.matrix()
     assert matrix is not None
     assert matrix == [matrix[0]] * 3
@@ -74,13 +76,13 @@ def test_the_next_stage_begins_with_what_was_handed_on(tmp_path: Path) -> None:
 
 def test_the_mean_along_the_way_leaves_the_share_of_the_incoming_model() -> None:
     """Epochs at 1 and 3 on a line that begins at 0: 0.25 = m² of the first model stays, so m is a half."""
-    how = AdaptSettings(carry="along", carry_share=0.25, epochs=2)
-    carry = Carry(how, state(0.0))
+    rule = Along(0.25)
+    along = rule.begin(state(0.0))
     for place in (1.0, 3.0):
-        carry.follow(lambda place=place: state(place))  # type: ignore[misc]
-    handed, facts = carry.hand_on(state(3.0), lambda _: torch.zeros(0))
+        along = rule.follow(along, state(place), epochs=2)
+    handed, facts = rule.hand_on(state(0.0), state(3.0), along, lambda _: torch.zeros(0))
     assert handed["network"]["w"].item() == pytest.approx(0.25 * 0 + 0.25 * 1 + 0.5 * 3)
-    assert facts == {"rule": "along", "share": 0.25}
+    assert facts == {"share": 0.25}
 
 
 class Stopper(Watcher):
@@ -92,7 +94,7 @@ class Stopper(Watcher):
 
 
 def test_a_stopped_run_goes_on_with_its_mean(tmp_path: Path) -> None:
-    rule = ("carry=along", "carry_share=0.3")
+    rule = ("carry=along=0.3",)
     with pytest.raises(KeyboardInterrupt):
         quick(tmp_path / "stopped", *rule, watcher=Stopper())
     stopped, undisturbed = quick(tmp_path / "stopped", *rule), quick(tmp_path / "undisturbed", *rule)
@@ -128,13 +130,13 @@ def test_auto_takes_the_largest_share_that_undoes_little() -> None:
 
 
 def test_auto_sees_images_and_says_what_it_tried(tmp_path: Path) -> None:
-    run = quick(tmp_path, "carry=auto", "carry_undo=0.9")
+    run = quick(tmp_path, "carry=auto=0.9")
     [carried] = run.of("carried")
     assert carried["tried"][0] == {**carried["tried"][0], "share": 0.0, "adapted": 1.0}
     assert carried["share"] == choose_share(carried["tried"], 0.9) > 0
-    fixed = quick(tmp_path, "carry=interpolate", f"carry_share={carried['share']}")
+    fixed = quick(tmp_path, f"carry=interpolate={carried['share']}")
     assert fixed.matrix() == run.matrix()
-    assert run.label == "aad (carry auto)"
+    assert run.label == "aad (carry auto 0.9)"
     assert fixed.label == f"aad (carry interpolate {carried['share']:g})"
 
 
@@ -149,9 +151,12 @@ def test_a_run_with_a_carry_rule_cannot_be_redrawn(tmp_path: Path) -> None:
         (["carry=auto", "adapt.validate=0"], "last", "adapt.validate"),
         (["carry=along"], "entropy", "--carry interpolate"),
         (["carry=half"], "last", "last, interpolate, along, auto"),
-        (["carry_share=1.5"], "last", "from 0 to 1"),
+        (["carry=0.5"], "last", r"did you mean interpolate=0.5\?"),
+        (["carry=last=0.5"], "last", "'last' takes no value"),
+        (["carry=interpolate=1.5"], "last", "from 0 to 1"),
+        (["carry=interpolate=much"], "last", "a number from 0 to 1"),
     ],
 )
 def test_impossible_wishes(changes: list[str], select: str, words: str) -> None:
     with pytest.raises(CosdaError, match=words):
-        make_plan(tiny_benchmark(), "aad", changes=changes, select=select)
+        make_plan(tiny_benchmark(), Request.of("aad", settings=read(changes), select=select))

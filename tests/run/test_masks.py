@@ -13,8 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from cosda import cli
+from cosda.__main__ import main
 from cosda.api import adapt, evaluate, make_plan, predict, run_chain
+from cosda.config.request import Request
 from cosda.data.loader import open_loader
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
@@ -27,7 +28,7 @@ from cosda.run.evaluate import measure
 from cosda.run.source import source_config
 from cosda.run.train import Training
 from cosda.watch import Watcher
-from tiny import CPU, tiny_benchmark, tiny_domain
+from tiny import CPU, read, tiny_benchmark, tiny_domain
 
 NAMES = ("one", "two", "three")
 QUICK = (
@@ -38,7 +39,7 @@ QUICK = (
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run_chain(tiny_benchmark(), "gsfda", changes=QUICK, out=tmp_path_factory.mktemp("runs"))
+    return run_chain(tiny_benchmark(), "gsfda", settings=read(QUICK), out=tmp_path_factory.mktemp("runs"))
 
 
 class Notes(Watcher):
@@ -95,10 +96,20 @@ def test_models_without_masks_are_described_as_before() -> None:
 
 def test_its_source_model_is_its_own_and_that_of_others_is_shared(finished: Run) -> None:
     def config(method: str, *changes: str, domains: list[str] | None = None) -> object:
-        return source_config(make_plan(tiny_benchmark(), method, domains, changes=(*QUICK, *changes)))
+        request = Request.of(method, domains, settings=read((*QUICK, *changes)))
+        return source_config(make_plan(tiny_benchmark(), request))
 
     assert config("cosda") == config("source") == config("cosda", domains=["one", "two"])
-    assert set(config("cosda")) == {"kind", "benchmark", "fingerprint", "domain", "classes", "seed", "settings"}  # type: ignore[call-overload]
+    assert set(config("cosda")) == {
+        "kind",
+        "benchmark",
+        "fingerprint",
+        "domain",
+        "classes",
+        "headline",
+        "seed",
+        "settings",
+    }  # type: ignore[call-overload]
     mine = [
         config("gsfda"),
         config("gsfda", "sparsity=0.1"),
@@ -113,7 +124,7 @@ def test_its_source_model_is_its_own_and_that_of_others_is_shared(finished: Run)
 
 
 def test_the_scale_is_stored(tmp_path: Path) -> None:
-    run = run_chain(tiny_benchmark(), "gsfda", changes=(*QUICK, "scale=5", "epochs=1"), out=tmp_path)
+    run = run_chain(tiny_benchmark(), "gsfda", settings=read((*QUICK, "scale=5", "epochs=1")), out=tmp_path)
     network = load(carried_path(run)).network
     assert isinstance(network, MaskedNetwork)
     assert float(network.masks.scale) == 5
@@ -121,10 +132,10 @@ def test_the_scale_is_stored(tmp_path: Path) -> None:
 
 def test_feature_vectors_and_a_frozen_encoder(tmp_path: Path) -> None:
     changes = ("epochs=1", "source.epochs=1", "network.bottleneck=8")
-    run = run_chain(tiny_benchmark(features=True), "gsfda", changes=changes, out=tmp_path / "vectors")
+    run = run_chain(tiny_benchmark(features=True), "gsfda", settings=read(changes), out=tmp_path / "vectors")
     assert run.matrix() is not None
     changes = (*QUICK, "network.freeze_encoder=true")
-    run = run_chain(tiny_benchmark(), "gsfda", changes=changes, out=tmp_path / "frozen")
+    run = run_chain(tiny_benchmark(), "gsfda", settings=read(changes), out=tmp_path / "frozen")
     first, last = load(carried_path(run, 0)).network, load(carried_path(run)).network
     assert same_weights(first.encoder, last.encoder)
     assert last.domains == NAMES
@@ -145,8 +156,8 @@ def test_an_interrupted_run_ends_with_the_same_bits(
     monkeypatch.setattr(Training, "_train_epoch", stopping)
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            run_chain(tiny_benchmark(), "gsfda", changes=QUICK, out=tmp_path)
-    run = run_chain(tiny_benchmark(), "gsfda", changes=QUICK, out=tmp_path)
+            run_chain(tiny_benchmark(), "gsfda", settings=read(QUICK), out=tmp_path)
+    run = run_chain(tiny_benchmark(), "gsfda", settings=read(QUICK), out=tmp_path)
     assert epochs == 9
     assert (run.path / "records.jsonl").read_bytes() == (finished.path / "records.jsonl").read_bytes()
     for stage in range(3):
@@ -170,11 +181,11 @@ def test_evaluate_and_predict_need_the_domains_name(finished: Run) -> None:
 
 
 def test_a_model_without_masks_takes_any_name(tmp_path: Path) -> None:
-    run = run_chain(tiny_benchmark(), "source", changes=QUICK, out=tmp_path)
+    run = run_chain(tiny_benchmark(), "source", settings=read(QUICK), out=tmp_path)
     data = tiny_benchmark()["two"]
     assert predict(carried_path(run), data, domain="anything") == predict(carried_path(run), data)
     watcher = Notes()
-    run_chain(tiny_benchmark(), "gsfda", model=carried_path(run), changes=QUICK, out=tmp_path, watcher=watcher)
+    run_chain(tiny_benchmark(), "gsfda", model=carried_path(run), settings=read(QUICK), out=tmp_path, watcher=watcher)
     assert any("has no masks" in text for text in watcher.texts)
 
 
@@ -182,10 +193,10 @@ def test_adapting_to_a_known_domain_and_to_a_new_one(finished: Run, tmp_path: Pa
     model = load(carried_path(finished))
     before = copy.deepcopy(model.network)
     images = replace(tiny_domain("photos", seed=4), labels=None)
-    known = adapt(model, images, "gsfda", domain="two", changes=("epochs=1",))
+    known = adapt(model, images, "gsfda", domain="two", settings=read(("epochs=1",)))
     assert known.model.network.domains == NAMES
     watcher = Notes()
-    grown = adapt(model, images, "gsfda", domain="photos", changes=("epochs=1",), out=tmp_path, watcher=watcher)
+    grown = adapt(model, images, "gsfda", domain="photos", settings=read(("epochs=1",)), out=tmp_path, watcher=watcher)
     assert any("new mask for photos" in text for text in watcher.texts)
     assert grown.model.network.domains == grown.model.architecture.domains == (*NAMES, "photos")
     assert same_weights(model.network, before), "the given model stays as it is"
@@ -204,18 +215,18 @@ def test_adapting_to_a_known_domain_and_to_a_new_one(finished: Run, tmp_path: Pa
 
 def test_a_chain_from_a_given_model_with_masks(finished: Run, tmp_path: Path) -> None:
     model = carried_path(finished, 0)
-    run = run_chain(tiny_benchmark(), "gsfda", model=model, changes=QUICK, out=tmp_path)
+    run = run_chain(tiny_benchmark(), "gsfda", model=model, settings=read(QUICK), out=tmp_path)
     assert same_weights(load(carried_path(run)).network, load(carried_path(finished)).network)
     other = tiny_benchmark()
     other = replace(other, domains={"zero": tiny_domain("zero"), "two": other["two"]})
     with pytest.raises(CosdaError, match="no mask for a domain 'zero'"):
-        run_chain(other, "gsfda", model=model, changes=QUICK, out=tmp_path)
+        run_chain(other, "gsfda", model=model, settings=read(QUICK), out=tmp_path)
 
 
 @pytest.mark.parametrize("method", ["cosda", "bn", "source"])
 def test_other_methods_go_on_with_a_model_with_masks(method: str, finished: Run, tmp_path: Path) -> None:
     changes = (*QUICK, "epochs=1") if method == "cosda" else QUICK
-    run = run_chain(tiny_benchmark(), method, model=carried_path(finished, 0), changes=changes, out=tmp_path)
+    run = run_chain(tiny_benchmark(), method, model=carried_path(finished, 0), settings=read(changes), out=tmp_path)
     assert run.matrix() is not None
 
 
@@ -234,7 +245,7 @@ def test_the_command_line_asks_for_the_domain(
         capsys.readouterr()
         code = 0
         try:
-            cli.main()
+            main()
         except SystemExit as stop:
             code = int(stop.code or 0)
         said = capsys.readouterr()

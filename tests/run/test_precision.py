@@ -10,8 +10,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from cosda.__main__ import app
 from cosda.api import run_chain, train_source
-from cosda.cli.app import app
 from cosda.config.schema import Optimisation
 from cosda.errors import CosdaError
 from cosda.methods.cosda import CoSDA
@@ -24,10 +24,10 @@ from cosda.run import environment
 from cosda.run.chain import carried_path
 from cosda.run.checkpoint import load_checkpoint, save_checkpoint
 from cosda.run.evaluate import probabilities
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 from cosda.run.train import Training
 from cosda.watch import Watcher
-from tiny import CPU, tiny_benchmark, tiny_loader, tiny_network
+from tiny import CPU, read, tiny_benchmark, tiny_loader, tiny_network
 
 CHANGES = (
     "epochs=3", "batch_size=8", "source.epochs=6", "source.batch_size=8", "source.lr=0.05", "source.encoder_rate=1",
@@ -45,7 +45,7 @@ class Notes(Watcher):
 
 def chain(out, precision, watcher=None):
     changes = (*CHANGES, f"network.precision={precision}")
-    return run_chain(tiny_benchmark(), domains=("one", "two"), changes=changes, out=out, watcher=watcher)
+    return run_chain(tiny_benchmark(), domains=("one", "two"), settings=read(changes), out=out, watcher=watcher)
 
 
 def weights_of(run):
@@ -147,7 +147,7 @@ def test_precision_goes_with_the_network():
 
 def test_the_source_is_trained_in_it_too(any_cpu, tmp_path):
     changes = (*CHANGES, "network.precision=bf16", "source.epochs=1")
-    train_source(tiny_benchmark(), "one", changes=changes, out=tmp_path)
+    train_source(tiny_benchmark(), "one", settings=read(changes), out=tmp_path)
     (found,) = tmp_path.glob("sources/*/environment.json")
     assert json.loads(found.read_text())["precision"] == "bf16"
 
@@ -265,7 +265,7 @@ def test_options_reach_the_run(vectors, options, tmp_path):
     assert made["compiled"] == ("--compile" in options)
     assert made["precision"] == "32"
     # What was asked for names the model; without a wish its name is that of times before there was a choice.
-    assert asked["settings"]["network"].get("precision") == ("16" if "--precision" in options else None)
+    assert asked["settings"]["network"].get("precision") == ("16" if "--precision" in options else "32")
 
 
 @pytest.mark.parametrize("command", ["source", "run", "adapt", "bench"])

@@ -10,12 +10,16 @@ import torch
 from PIL import Image
 from torch import nn
 
+from cosda.config.request import fingerprint
 from cosda.data.cache import content_key
 from cosda.data.domain import Domain, Files
 from cosda.data.views import make_view
 from cosda.errors import CosdaError
+from cosda.models.artifact import weights_key
 from cosda.models.bn_folding import TRIAL
-from cosda.run.prepare import Machine, featurise, fingerprint, readable, weights_key
+from cosda.run.features import featurise
+from cosda.run.machine import Machine
+from cosda.run.prepare import readable
 from cosda.watch import Watcher
 from tiny import CPU, SEEN, tiny_domain
 
@@ -41,7 +45,7 @@ class Counting(nn.Module):
 
 class Listening(Watcher):
     def __init__(self):
-        self.told = []
+        self.told, self.left_out = [], []
 
     def begin(self, task, steps, unit="steps"):
         self.told.append((task, steps, unit))
@@ -49,9 +53,12 @@ class Listening(Watcher):
     def note(self, text):
         self.told.append(text)
 
+    def skipped(self, domain, images):
+        self.left_out.append((domain, images))
 
-def features_of(domain, encoder, tmp_path, how=SEEN, watcher=None):
-    return featurise(domain, content_key(domain), encoder, how, CPU, Machine(cache=tmp_path), watcher or Watcher())
+
+def features_of(domain, encoder, tmp_path, preprocessing=SEEN, watcher=None):
+    return featurise(domain, content_key(domain), encoder, preprocessing, CPU, tmp_path, watcher or Watcher())
 
 
 # --- featurise --------------------------------------------------------------------------------------------------------
@@ -190,7 +197,8 @@ def test_files_become_images_with_a_margin_and_what_is_skipped_is_told(tmp_path,
     assert packed.domain.items.shape == (3, 16, 16, 3)
     assert packed.domain.labels.tolist() == [0, 1, 3]
     assert packed.domain.items[np.array([2])].max() == 180
-    assert sum("skipped disk/2.png" in str(told) for told in watcher.told) == 1
+    [(domain, [(name, reason)])] = watcher.left_out
+    assert (domain, name, bool(reason)) == ("disk", "2.png", True)
 
 
 def test_strict_stops_at_an_unreadable_image(tmp_path, on_disk):
@@ -208,16 +216,20 @@ def test_arrays_are_readable_already():
 
 @pytest.mark.parametrize("name", ["nonsense", "cuda:77"])
 def test_a_device_that_is_not_there_is_an_error_with_a_way_out(name):
-    with pytest.raises(CosdaError, match=f"device '{name}' cannot be used: .*--device cpu"):
-        Machine(device=name).open()
+    machine, words = Machine(device=name), f"device '{name}' cannot be used: .*--device cpu"
+    with pytest.raises(CosdaError, match=words), machine.open():
+        pass
 
 
-def test_auto_finds_a_device_and_threads_are_set():
-    before = torch.get_num_threads()
-    try:
-        assert Machine(device="cpu", threads=2).open() == CPU
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert Machine().open().type in ("cpu", "cuda")
-    assert torch.get_num_threads() == before
+def test_auto_finds_a_device_and_the_program_around_is_left_as_it_was():
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    with Machine(threads=threads + 1).open() as device:
+        assert device.type in ("cpu", "cuda")
+        assert torch.get_num_threads() == threads + 1
+        torch.manual_seed(99)
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_paths_may_be_texts(tmp_path):
+    assert Machine(cache=str(tmp_path)) == Machine(cache=tmp_path)

@@ -15,9 +15,11 @@ from cosda.api import run_chain
 from cosda.errors import CosdaError
 from cosda.models.network import Network
 from cosda.records.run import Run
-from cosda.records.selection import RULES, VALIDATORS, candidates, choose, reselect
-from cosda.run import validators
-from tiny import tiny_benchmark, tiny_domain, tiny_loader, tiny_network
+from cosda.records.selection import candidates, choose, reselect, rules
+from cosda.run import selector
+from cosda.run.chain import carried_path
+from cosda.validators import VALIDATORS, scores
+from tiny import read, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 
 QUICK = (
     *("epochs=3", "batch_size=8", "adapt.lr=0.05", "source.epochs=1", "source.batch_size=8"),
@@ -59,28 +61,28 @@ def test_all_scores_against_loops() -> None:
         "entropy": certainty,
         "agreement": agree / count,
     }
-    got = validators.scores(p, before)
+    got = scores(p, before)
     assert list(got) == list(VALIDATORS)
     assert got == pytest.approx(wanted, abs=1e-12)
 
 
 def test_the_extremes() -> None:
     sure = torch.eye(4, dtype=torch.float64).repeat(3, 1)
-    got = validators.scores(sure, sure.argmax(dim=1))
+    got = scores(sure, sure.argmax(dim=1))
     assert got["nuclear_norm"] == pytest.approx(1)
     assert got["information"] == pytest.approx(math.log(4))
     assert got["entropy"] == 0
     assert got["agreement"] == 1
-    assert validators.scores(sure[:1], torch.zeros(1))["snd"] == 0, "one image has no neighbours"
+    assert scores(sure[:1], torch.zeros(1))["snd"] == 0, "one image has no neighbours"
 
 
 def test_a_sample_stays_the_same() -> None:
     loader = tiny_loader(count=20)
-    assert validators.sample(loader, 20) is loader
-    first, second = validators.sample(loader, 7), validators.sample(loader, 7)
+    assert selector.sample(loader, 20) is loader
+    first, second = selector.sample(loader, 7), selector.sample(loader, 7)
     assert first.positions.tolist() == second.positions.tolist()
     assert len(set(first.positions.tolist())) == 7
-    assert validators.sample(replace(loader, seed=5), 7).positions.tolist() != first.positions.tolist()
+    assert selector.sample(replace(loader, seed=5), 7).positions.tolist() != first.positions.tolist()
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +90,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """One pair under every rule."""
     out = tmp_path_factory.mktemp("runs")
     return {
-        rule: run_chain(tiny_benchmark(), "nrc", domains=("one", "two"), changes=QUICK, select=rule, out=out, seed=1)
-        for rule in RULES
+        rule: run_chain(
+            tiny_benchmark(), "nrc", domains=("one", "two"), settings=read(QUICK), select=rule, out=out, seed=1
+        )
+        for rule in rules()
     }
 
 
@@ -105,7 +109,7 @@ def test_agreement_is_with_the_model_that_the_stage_began_with(runs: dict[str, R
     run = runs["last"]
     target = tiny_benchmark().domains["two"]
     said = [api.predict(run.path / "models" / f"stage-{stage}", target) for stage in (0, 1)]
-    before, after = ([rows[place].label for place in target.train] for rows in said)
+    before, after = ([rows[place].class_name for place in target.train] for rows in said)
     agree = sum(a == b for a, b in zip(before, after, strict=True)) / len(before)
     assert [*run.of("validation", stage=1)][-1]["scores"]["agreement"] == pytest.approx(agree)
     assert agree < 1, "a model that did not change shows nothing"
@@ -113,11 +117,11 @@ def test_agreement_is_with_the_model_that_the_stage_began_with(runs: dict[str, R
 
 def test_the_incoming_model_is_looked_at_when_first_needed() -> None:
     network, loader = tiny_network(), tiny_loader(count=20)
-    selector = validators.Selector("last", network, loader, 20)
+    chosen = selector.Selector("last", network, loader, 20)
     passes = Network.passes
-    assert selector.scores(network)["agreement"] == 1
+    assert chosen.scores(network)["agreement"] == 1
     both = Network.passes - passes
-    selector.scores(network)
+    chosen.scores(network)
     assert Network.passes - passes == 1.5 * both, "and once"
 
 
@@ -139,7 +143,7 @@ def test_a_run_redrawn_under_a_rule_equals_the_run_made_under_it(runs: dict[str,
 
 def test_the_next_stage_begins_with_the_chosen_model(tmp_path: Path) -> None:
     by_rule = {
-        rule: run_chain(tiny_benchmark(), "nrc", changes=QUICK, select=rule, out=tmp_path)
+        rule: run_chain(tiny_benchmark(), "nrc", settings=read(QUICK), select=rule, out=tmp_path)
         for rule in ("last", "agreement")
     }
     assert len({next(run.of("chosen", stage=1))["epoch"] for run in by_rule.values()}) == 2
@@ -152,18 +156,18 @@ def test_labels_choose_only_for_the_oracle(tmp_path: Path) -> None:
     bare = {n: d if n == "one" else d.without_labels() for n, d in benchmark.domains.items()}
     unlabelled = replace(benchmark, domains=bare)
     with pytest.raises(CosdaError, match="'oracle' chooses by labels, and 'two' has none"):
-        run_chain(unlabelled, "bn", domains=("one", "two"), changes=QUICK, select="oracle", out=tmp_path)
+        run_chain(unlabelled, "bn", domains=("one", "two"), settings=read(QUICK), select="oracle", out=tmp_path)
+    run = run_chain(unlabelled, "nrc", domains=("one", "two"), settings=read(QUICK), select="snd", out=tmp_path, seed=1)
     with pytest.raises(CosdaError, match="reads no labels"):
-        api.adapt(tmp_path, tiny_domain(), select="oracle")
-    run = run_chain(unlabelled, "nrc", domains=("one", "two"), changes=QUICK, select="snd", out=tmp_path, seed=1)
+        api.adapt(carried_path(run), tiny_domain(), select="oracle")
     assert next(run.of("chosen"))["rule"] == "snd"
 
 
 def test_nothing_to_judge_by(tmp_path: Path) -> None:
     with pytest.raises(CosdaError, match=r"let adapt\.validate be above 0"):
-        run_chain(tiny_benchmark(), "nrc", changes=(*QUICK, "adapt.validate=0"), select="snd", out=tmp_path)
+        run_chain(tiny_benchmark(), "nrc", settings=read((*QUICK, "adapt.validate=0")), select="snd", out=tmp_path)
     changes = (*QUICK, "epochs=1", "adapt.validate=0", "adapt.measure=target")
-    run = run_chain(tiny_benchmark(), "nrc", domains=("one", "two"), changes=changes, out=tmp_path)
+    run = run_chain(tiny_benchmark(), "nrc", domains=("one", "two"), settings=read(changes), out=tmp_path)
     assert not list(run.of("validation"))
     assert [r["domain"] for r in run.of("accuracy", stage=1, epoch=0)] == ["two"]
 

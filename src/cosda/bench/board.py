@@ -51,7 +51,7 @@ class Board:
         seconds = self._clock() - self.running.pop(task)
         self.done += 1
         if task not in self._resumed:  # only what was measured from beginning to end says how long a run takes
-            self._seconds.append((task.job.method, seconds / (len(task.job.domains) - 1)))
+            self._seconds.append((task.job.request.method, seconds / (len(task.job.chain) - 1)))
         self._onlooker.happened(self, "finished", task)
 
     def fail(self, task: Task, reason: str) -> None:
@@ -88,8 +88,8 @@ class Board:
         return max([total / max(1, len(current)), *current])
 
     def _expected(self, task: Task) -> float:
-        own = [seconds for method, seconds in self._seconds if method == task.job.method]
-        return statistics.median(own or [seconds for _, seconds in self._seconds]) * (len(task.job.domains) - 1)
+        own = [seconds for method, seconds in self._seconds if method == task.job.request.method]
+        return statistics.median(own or [seconds for _, seconds in self._seconds]) * (len(task.job.chain) - 1)
 
     def facts(self) -> dict[str, Any]:
         """The counts and the time left, for a line of JSON."""

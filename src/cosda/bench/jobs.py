@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import permutations
 
-from cosda.config.resolve import ablations, carry_changes
+from cosda.config.presets import ablations
+from cosda.config.request import NAMED, Change, Request
 from cosda.data.benchmarks import load
 from cosda.data.domain import Benchmark
 from cosda.errors import CosdaError, nearest
@@ -18,74 +18,70 @@ Chain = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Job:
-    """One run."""
+    """One run: what was asked for, on which data."""
 
     data: str
-    method: str
-    domains: Chain
-    seed: int
-    ablation: str | None = None
-    variant: str | None = None
-    changes: tuple[str, ...] = ()
-    select: str = "last"
-    carry: str | None = None
-
-    def __str__(self) -> str:
-        rule = f"carry {self.carry}" if self.carry else None
-        words = [self.method, self.variant, self.ablation, rule, " → ".join(self.domains), f"seed {self.seed}"]
-        return ", ".join(word for word in words if word)
+    request: Request
 
     @property
-    def settings(self) -> list[str]:
-        """All changes of settings; those that were asked for by name come last and win."""
-        return [*carry_changes(self.carry), *self.changes]
+    def chain(self) -> Chain:
+        """Its domains, source first."""
+        assert self.request.domains is not None  # `expand` names them
+        return self.request.domains
+
+    def __str__(self) -> str:
+        asked = self.request
+        rule = next((f"carry {c.value}" for c in asked.changes if c.key == NAMED["carry"]), None)
+        words = [asked.method, asked.variant, asked.ablation, rule, " → ".join(self.chain), f"seed {asked.seed}"]
+        return ", ".join(word for word in words if word)
 
 
 def expand(
     data: str,
+    request: Request,
+    *,
     methods: str = "all",
     pairs: str = "",
     chains: str = "",
     seeds: int = 1,
-    variant: str | None = None,
-    changes: Iterable[str] = (),
     ablate: str = "",
-    select: str = "last",
     carry: str | None = None,
 ) -> list[Job]:
     """All combinations, in the order of the methods.
 
-    ``methods``: names with commas, or all. ``pairs``: all, or ``a>b,a>c``, or ``A2B,A2C`` by the first letters of the
-    domains. ``chains``: default (all domains in their order), all (all domains in every order), or ``a>b>c,c>b>a``.
-    Without pairs and chains: the default chain. ``ablate``: all or names; those rows come beside the plain ones.
-    ``carry``: one or several carry rules, each a row too; a method that leaves the model as it is comes once.
-    A variant that a method does not have is left out for that method.
+    Args:
+        data: as of `cosda.run_chain`.
+        request: what all runs have in common: variant, changes of settings, selection rule. A variant that a method
+            does not have is left out for that method.
+        methods: names with commas, or all.
+        pairs: all, or ``a>b,a>c``, or ``A2B,A2C`` by the first letters of the domains.
+        chains: default (all domains in their order), all (all domains in every order), or ``a>b>c,c>b>a``. Without
+            pairs and chains: the default chain.
+        seeds: how many.
+        ablate: all or names; those rows come beside the plain ones.
+        carry: one or several carry rules, each a row too; a method that leaves the model as it is comes once.
     """
     benchmark = open_benchmark(data)
     names = list(METHODS) if methods == "all" else list(dict.fromkeys(_words(methods)))
     if not names:
         raise CosdaError("--methods names no method: give names with commas, or all.")
-    _check_variant(names, variant)
+    _check_variant(names, request.variant)
     wanted = _pairs(benchmark, pairs) + _chains(benchmark, chains or ("" if pairs else "default"))
     rows = [
-        (name, ablation, rule)
+        replace(
+            request,
+            method=name,
+            ablation=ablation,
+            variant=request.variant if request.variant in METHODS.find(name).variants else None,
+            changes=(*_carry_change(rule), *request.changes),
+        )
         for name in names
         for ablation in (None, *_ablations(name, names, ablate))
         for rule in _rules(name, carry)
     ]
     return [
-        Job(
-            data,
-            name,
-            chain,
-            seed,
-            ablation,
-            variant if variant in METHODS.find(name).variants else None,
-            tuple(changes),
-            select,
-            rule,
-        )
-        for name, ablation, rule in rows
+        Job(data, replace(row, domains=chain, seed=seed))
+        for row in rows
         for chain in dict.fromkeys(wanted)
         for seed in range(seeds)
     ]
@@ -105,7 +101,7 @@ def _check_variant(names: list[str], variant: str | None) -> None:
     known = {one for name in names for one in METHODS.find(name).variants}
     if variant is not None and variant not in known:
         raise CosdaError(
-            f"none of the methods has the profile '{variant}'.{nearest(variant, known)} "
+            f"none of the methods has the variant '{variant}'.{nearest(variant, known)} "
             f"Known: {', '.join(sorted(known)) or 'none'}."
         )
 
@@ -121,6 +117,10 @@ def _ablations(method: str, methods: list[str], text: str) -> list[str]:
                 f"Known: {', '.join(known) or 'none'}."
             )
     return [word for word in _words(text) if word in ablations(method)]
+
+
+def _carry_change(rule: str | None) -> tuple[Change, ...]:
+    return () if rule is None else (Change(NAMED["carry"], rule, f"--carry {rule}"),)
 
 
 def _rules(method: str, text: str | None) -> list[str | None]:

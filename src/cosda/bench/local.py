@@ -23,7 +23,7 @@ from cosda.bench.scheduler import Ended
 from cosda.bench.tasks import Task
 from cosda.bench.worker import Answer, Work, do_work
 from cosda.errors import CosdaError
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 
 # A forked copy of a program that has used torch may hang; a spawned one starts afresh.
 SPAWN = multiprocessing.get_context("spawn")

@@ -21,7 +21,7 @@ from cosda.bench.scheduler import Ended
 from cosda.bench.tasks import Task
 from cosda.bench.worker import Answer, Work, do_work
 from cosda.errors import CosdaError
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 
 OBJECT_STORE = 2**27  # bytes; runs send nothing but words
 PROBE_SECONDS = 300.0  # Ray's workers come last on a busy machine, and a minute may pass until they have imported torch

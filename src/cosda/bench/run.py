@@ -16,7 +16,7 @@ from cosda.data.cache import default_cache
 from cosda.distributed import env
 from cosda.errors import CosdaError, nearest
 from cosda.records.run import Run, read_run
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 
 ENGINES = ("local", "ray")
 
@@ -52,7 +52,7 @@ def run_jobs(
         raise CosdaError("benchmarks start processes by themselves; do them without torchrun.")
     resources, onlooker, out = resources or Resources(), onlooker or Onlooker(), out.absolute()
     machine = settled(machine or Machine(), resources)
-    tasks = make_tasks(jobs, out, machine.cache)
+    tasks = make_tasks(jobs, out, machine.cache_folder)
     board = Board(tasks, onlooker)
     if board.waiting:
         out.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def run_jobs(
 
 def settled(machine: Machine, resources: Resources) -> Machine:
     """The machine of each run: nothing in it depends on the process that will read it."""
-    cache = (machine.cache or default_cache()).absolute()
+    cache = (machine.cache_folder or default_cache()).absolute()
     return replace(machine, cache=cache, threads=resources.cores, patience=PATIENCE)
 
 

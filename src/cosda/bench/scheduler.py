@@ -82,13 +82,13 @@ def choose(waiting: Iterable[Task], running: Iterable[Task]) -> Task | None:
     """
     training = [task for task in running if not task.source_is_ready]
     models = {task.source for task in training}
-    domains = {task.plan.domains[0] for task in training}
+    domains = {task.plan.data.domains[0] for task in training}
     second = None
     for task in waiting:
         if task.source_is_ready:
             return task
         if task.source not in models:
-            if task.plan.domains[0] not in domains:
+            if task.plan.data.domains[0] not in domains:
                 return task
             second = second or task
     return second

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cosda.api import make_plan
 from cosda.bench.jobs import Chain, Job, open_benchmark
-from cosda.config.resolve import Plan, resolve
+from cosda.config.plan import Plan
+from cosda.config.request import Data
+from cosda.config.resolve import resolve
 from cosda.files import write_json
-from cosda.run.source import source_name
+from cosda.run.source import source_path
 
 State = Literal["done", "partial", "missing"]
 Place = tuple[int, int]  # stage and epoch
@@ -43,7 +44,7 @@ class Task:
     @property
     def epochs(self) -> int:
         """Epochs of all targets together."""
-        return sum(self.plan.section("adapt", target).epochs for target in self.plan.domains[1:])
+        return sum(self.plan.adapt(target).epochs for target in self.plan.targets)
 
     def reached(self) -> tuple[Place, Place]:
         """The last finished epoch of the source model and of the run: what grows as long as there is progress."""
@@ -52,15 +53,15 @@ class Task:
     def progress(self) -> str:
         """Where the run is now, in words."""
         (_, source_epoch), (stage, epoch) = self.reached()
-        domains = self.plan.domains
+        domains = self.plan.data.domains
         if stage < 0 and not self.source_is_ready:
-            total = self.plan.section("source").epochs
+            total = self.plan.source_training.epochs
             return f"source {domains[0]}, epoch {source_epoch + 1}/{total}" if source_epoch >= 0 else "preparing"
         stage = max(stage, 1)
-        total = self.plan.section("adapt", domains[stage]).epochs
+        total = self.plan.adapt(domains[stage]).epochs
         if epoch + 1 == total and stage + 1 < len(domains):
             stage, epoch = stage + 1, -1
-            total = self.plan.section("adapt", domains[stage]).epochs
+            total = self.plan.adapt(domains[stage]).epochs
         return f"{domains[stage]} ({stage}/{len(domains) - 1}), epoch {epoch + 1}/{total}"
 
     def remember_failure(self, reason: str) -> None:
@@ -75,35 +76,14 @@ class Task:
 
 def make_tasks(jobs: Sequence[Job], out: Path, cache: Path | None) -> list[Task]:
     """Resolve all jobs. The images are looked at once for each chain, however many runs go along it."""
-    frames: dict[tuple[str, Chain], Plan] = {}
+    data: dict[tuple[str, Chain], Data] = {}
     tasks = []
     for job in jobs:
-        benchmark = open_benchmark(job.data)
-        if (job.data, job.domains) not in frames:
-            frames[job.data, job.domains] = make_plan(benchmark, "source", job.domains, cache=cache)
-        plan = _plan(job, frames[job.data, job.domains])
-        tasks.append(Task(job, plan, out / plan.name, out / "sources" / source_name(plan)))
+        if (job.data, job.chain) not in data:
+            data[job.data, job.chain] = Data.of(open_benchmark(job.data), job.chain, cache)
+        plan = resolve(data[job.data, job.chain], job.request)
+        tasks.append(Task(job, plan, out / plan.name, source_path(plan, out)))
     return tasks
-
-
-def _plan(job: Job, frame: Plan) -> Plan:
-    """The plan that `run_chain` will make for the job, with the fingerprints of a plan for the same images."""
-    return resolve(
-        benchmark=frame.benchmark,
-        fingerprint=frame.fingerprint,
-        source_fingerprint=frame.source_fingerprint,
-        protocol=frame.protocol,
-        headline=frame.headline,
-        domains=frame.domains,
-        classes=frame.classes,
-        input_width=frame.input_width,
-        method=job.method,
-        variant=job.variant,
-        ablation=job.ablation,
-        seed=job.seed,
-        changes=job.settings,
-        select=job.select,
-    )
 
 
 def _last_epoch(folder: Path) -> Place:

@@ -6,10 +6,11 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cosda.api import run_chain
+from cosda.api import run_request
 from cosda.bench.jobs import Job, open_benchmark
 from cosda.errors import CosdaError
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
+from cosda.run.memory import keep_freed_memory
 from cosda.watch import Watcher
 
 
@@ -41,21 +42,10 @@ class _Notes(Watcher):
 
 def do_work(work: Work) -> Answer:
     """Do one run or what is left of it. A failure is an answer too, and not an error of the process."""
+    keep_freed_memory()
     notes, job = _Notes(), work.job
     try:
-        run = run_chain(
-            open_benchmark(job.data),
-            job.method,
-            domains=job.domains,
-            changes=job.settings,
-            variant=job.variant,
-            ablation=job.ablation,
-            select=job.select,
-            seed=job.seed,
-            out=work.out,
-            machine=work.machine,
-            watcher=notes,
-        )
+        run = run_request(open_benchmark(job.data), job.request, work.out, work.machine, notes)
         if run.path.name != work.name:
             raise CosdaError(
                 f"{job.data} holds other images here than where the command was started: the run became "

@@ -1,38 +1,21 @@
-"""The program itself: its commands are in the other files of this folder."""
+"""The program itself; its commands are handed to it (`cosda.__main__`)."""
 
 from __future__ import annotations
 
 import io
-import json
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cosda import __version__
 from cosda.distributed import env
 from cosda.errors import CosdaError
-
-if TYPE_CHECKING:
-    from cosda.run.prepare import Machine
-    from cosda.watch import Watcher
-
-app = typer.Typer(
-    name="cosda",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: importing rich's would triple the time that it takes
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Continual source-free domain adaptation: adapt a trained classifier to one new domain after another, "
-    "without the old images, without labels, without a domain ID, and without forgetting.\n\n"
-    "Start with: cosda demo",
-)
+from cosda.run.memory import keep_freed_memory
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,7 +27,6 @@ def _print_version(wanted: bool) -> None:
 TOGETHER = ("source", "run", "adapt")  # commands that several processes can do together
 
 
-@app.callback(help=app.info.help)
 def options(
     context: typer.Context,
     version: Annotated[
@@ -60,18 +42,38 @@ def options(
         )
 
 
+def build_app(commands: Iterable[Callable[..., None]]) -> typer.Typer:
+    """The program with these commands, in this order."""
+    app = typer.Typer(
+        name="cosda",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help: importing rich's would triple the time that it takes
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Continual source-free domain adaptation: adapt a trained classifier to one new domain after another, "
+        "without the old images, without labels, without a domain ID, and without forgetting.\n\n"
+        "Start with: cosda demo",
+    )
+    app.callback(help=app.info.help)(options)
+    for command in commands:
+        app.command()(command)
+    return app
+
+
 INTERRUPTED, ENDED = (128 + number for number in (signal.SIGINT, signal.SIGTERM))
 GRACE = 5.0  # seconds in which torchrun ends this process, if rank 0 has failed too
 
 
-def main() -> None:
+def run_program(app: typer.Typer) -> None:
     """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, 143 for `kill`, never a traceback for these."""
     rank = env.place().rank
     if env.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # and so workers and temporary files go too
+    keep_freed_memory()
     try:
         with redirect_stdout(io.StringIO()) if rank else nullcontext():  # results are printed once
-            _act()
+            _act(app)
     except CosdaError as error:
         if rank:  # where all processes fail alike, rank 0 alone shall say so
             time.sleep(GRACE)
@@ -83,7 +85,7 @@ def main() -> None:
         raise
 
 
-def _act() -> None:
+def _act(app: typer.Typer) -> None:
     """Do the command; several processes that did it together part when all have come to its end."""
     try:
         app()
@@ -93,51 +95,3 @@ def _act() -> None:
 
             leave()
         raise
-
-
-def open_machine(
-    device: str,
-    threads: int | None,
-    cache: Path | None,
-    no_pack: bool,
-    strict: bool,
-    log: str = "",
-    compile: bool = False,
-) -> Machine:
-    """The machine that the options describe."""
-    from cosda.run.prepare import Machine
-
-    writers = tuple(name.strip() for name in log.split(",") if name.strip())
-    return Machine(device, threads, cache, not no_pack, strict, log=writers, compile=compile)
-
-
-def watcher(quiet: bool) -> Watcher:
-    """Who shows the progress."""
-    from cosda.cli.progress import open_watcher
-
-    return open_watcher(quiet)
-
-
-def setting_changes(
-    sets: list[str] | None,
-    named: Mapping[str, Any],
-    encoder: str | None,
-    weights: str | None,
-    size: int | None,
-    freeze: bool,
-) -> list[str]:
-    """The options that are settings, as the texts of --set; --set itself comes last and wins."""
-    options: dict[str, Any] = {
-        **named,
-        "network.encoder": encoder,
-        "network.weights": weights,
-        "data.size": size,
-        "network.freeze_encoder": True if freeze else None,
-    }
-    given = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
-    return given + (sets or [])
-
-
-def print_json(value: Any) -> None:
-    """A result for programs, on standard output."""
-    print(json.dumps(value, indent=1, ensure_ascii=False))

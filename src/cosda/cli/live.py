@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cosda.bench.board import Onlooker
-from cosda.bench.wording import duration, first_line
+from cosda.bench.wording import first_line
+from cosda.units import duration
 
 if TYPE_CHECKING:
     from cosda.bench.board import Board
@@ -88,5 +89,5 @@ def render(board: Board) -> Group:
         table.add_column(name, overflow="fold")
     for task in list(board.running):
         job = task.job
-        table.add_row(*map(Text, (task.plan.label, " → ".join(job.domains), str(job.seed), task.progress())))
+        table.add_row(*map(Text, (task.plan.label, " → ".join(job.chain), str(job.request.seed), task.progress())))
     return Group(Text(f"{head}; time left: {left}"), table)

@@ -1,4 +1,4 @@
-"""How the command line shows what happens: bars on a terminal, one JSON object a line elsewhere. No torch."""
+"""How the command line shows what happens: one bar for the whole job on a terminal, lines of JSON elsewhere."""
 
 from __future__ import annotations
 
@@ -6,191 +6,184 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from cosda.records.run import Run
+from cosda.units import duration
 from cosda.watch import Watcher
 
-if TYPE_CHECKING:
-    from cosda.api import Evaluation
-    from cosda.report.compare import Comparison
-    from cosda.report.tables import Cell
-
-MAIN_NUMBERS = ("average", "adaptation", "source_drop", "bwt")  # of the many that a report shows
-
-
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table with a column for each key."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for key in rows[0]:
-        table.add_column(key, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_plain(value)) for value in row.values()))
-    _console().print(table)
-
-
-def print_run(run: Run) -> None:
-    """The accuracy matrix of one run and what follows from it."""
-    summary = run.summary()
-    console = _console()
-    if summary["accuracy"] is None:
-        console.print(f"{run.label}: nothing to measure, because a domain of the chain has no labels here.")
-    else:
-        table = Table(title=f"{run.label}: accuracy, %", box=SIMPLE_HEAD, pad_edge=False)
-        for name in ("after", *run.domains):
-            table.add_column(name)
-        for stage, row in zip(run.domains, summary["accuracy"], strict=True):
-            table.add_row(stage, *(f"{value:.2%}".rstrip("%") for value in row))
-        console.print(table)
-        words = ("average", "source_drop", "bwt", "forgetting")
-        numbers = ", ".join(f"{w.replace('_', ' ')} {summary[w]:.2%}" for w in words if summary[w] is not None)
-        console.print(f"{numbers} (model of each stage: rule '{summary['select']}')", soft_wrap=True)
-    console.print(f"run folder: {run.path}", soft_wrap=True)
-
-
-def print_tables(runs: Sequence[Run]) -> None:
-    """One line per method: mean and spread over seeds of the main numbers, and of the accuracy on each domain."""
-    from cosda.report.tables import build
-
-    for section in build(runs).sections:
-        shown = [n for n, column in enumerate(section.columns) if column.measure in ("final", *MAIN_NUMBERS)]
-        title = f"{section.title}: %, after the last stage, epoch chosen by rule '{section.select}'"
-        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-        for name in ("method", *(section.columns[n].title for n in shown)):
-            table.add_column(name)
-        for row in section.rows:
-            table.add_row(Text(row.name), *(_cell(row.cells[n]) for n in shown))
-        _console().print(table)
-
-
-def print_evaluation(evaluation: Evaluation) -> None:
-    """Accuracy of each class and over all images."""
-    print_rows(
-        [
-            {"class": row["class"], "images": row["images"], "correct": row["correct"]}
-            for row in evaluation.as_json()["classes"]
-        ]
-    )
-    text = f"{evaluation.domain}: accuracy {evaluation.top1:.2%}, mean over classes {evaluation.per_class:.2%}"
-    _console().print(text, markup=False)
-
-
-def print_comparison(comparison: Comparison) -> None:
-    """What differs between two runs, table by table."""
-    from cosda.report.compare_text import tables
-
-    console = _console()
-    for side, run in (("A", comparison.a), ("B", comparison.b)):
-        missing = comparison.missing.get(side.lower())
-        text = f"{side}: {run.label}, {run.path}" + (f" – no results: {missing}" if missing else "")
-        console.print(text, markup=False, soft_wrap=True)
-    for warning in comparison.warnings:
-        console.print(f"careful: {warning}", markup=False, soft_wrap=True)
-    for title, rows in tables(comparison):
-        console.print(f"\n{title}" if rows else f"\n{title}: the same", markup=False)
-        if rows:
-            print_rows(rows)
-
-
-def _cell(cell: Cell) -> str:
-    if cell.mean is None:
-        return "–"
-    spread = f" ±{100 * cell.spread:.1f}" if cell.spread is not None else ""
-    return f"{100 * cell.mean:.1f}{spread}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return "none" if value is None else str(value)
-
-
-def _console() -> Console:
-    """Where no terminal says how wide it is, lines are as long as they need to be."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+SETTLED = 5.0  # seconds of training after which its speed says how long the rest will take
+LONG = 600.0  # seconds from which on a hint is worth a line
+SHOWN = 5  # skipped images that are named
 
 
 def open_watcher(quiet: bool) -> Watcher:
-    """Nothing if quiet, bars if standard error is a terminal, lines of JSON otherwise."""
+    """Skipped images alone if quiet, bars if standard error is a terminal, lines of JSON otherwise."""
     if quiet:
-        return Watcher()
+        return Quiet()
     return Bars() if sys.stderr.isatty() else Lines()
+
+
+class Quiet(Watcher):
+    """Says nothing but what must not be missed."""
+
+    def skipped(self, domain: str, images: Sequence[tuple[str, str]]) -> None:
+        """Images that are left out are always told of."""
+        print(f"cosda: {skipped_line(domain, images)}", file=sys.stderr)
+
+
+def skipped_line(domain: str, images: Sequence[tuple[str, str]]) -> str:
+    """What was left out, in one line."""
+    named = "; ".join(f"{name}: {reason}" for name, reason in images[:SHOWN])
+    more = f"; and {len(images) - SHOWN} more" if len(images) > SHOWN else ""
+    return f"skipped {len(images)} of {domain}, which cannot be read: {named}{more}"
+
+
+class _Clock:
+    """How long a job will take, from the speed of its training so far."""
+
+    def __init__(self, images: int, hint: str) -> None:
+        self.images, self.hint = images, hint
+        self.done, self.timed, self.seconds = 0, 0, 0.0
+        self.told = False
+
+    def count(self, images: int, seconds: float) -> None:
+        """So many images were trained on in so many seconds; images of an earlier process took none."""
+        self.done += images
+        if seconds:
+            self.timed, self.seconds = self.timed + images, self.seconds + seconds
+
+    def estimate(self) -> str:
+        """A line about the whole job, once, as soon as it can be told."""
+        if self.told or self.seconds < SETTLED or not self.timed:
+            return ""
+        self.told = True
+        left = self.seconds / self.timed * max(0, self.images - self.done)
+        hint = f"; {self.hint}" if self.hint and left > LONG else ""
+        return f"about {duration(left)} of training left{hint}"
 
 
 class Lines(Watcher):
     """One JSON object a line on standard error, when something is done and not while it goes on."""
 
+    clock: _Clock | None = None
+
     def note(self, text: str) -> None:
         """Something a person should know."""
         self._say(event="note", text=text)
 
+    def skipped(self, domain: str, images: Sequence[tuple[str, str]]) -> None:
+        """Images that are left out."""
+        self._say(event="skipped", domain=domain, images=[{"image": name, "reason": why} for name, why in images])
+
+    def job(self, title: str, images: int, hint: str = "") -> None:
+        """The whole training begins."""
+        self.clock, self.last = _Clock(images, hint), time.perf_counter()
+        self._say(event="job", title=title, images=images)
+
     def begin(self, task: str, steps: int, unit: str = "steps") -> None:
         """A task begins."""
-        self.task, self.steps, self.images, self.start = task, steps, 0, time.perf_counter()
+        self.task, self.steps, self.start = task, steps, time.perf_counter()
+        self.last = self.start
 
     def advance(self, steps: int = 1, images: int = 0, values: Mapping[str, float] | None = None) -> None:
         """Some steps are done."""
-        self.images += images
+        now = time.perf_counter()
+        if self.clock and images and (values is not None or not steps):
+            self.clock.count(images, now - self.last if steps else 0.0)
+            if text := self.clock.estimate():
+                self._say(event="estimate", text=text)
+        self.last = now
 
     def end(self, **facts: Any) -> None:
         """The task is done."""
         seconds = time.perf_counter() - self.start
         rounded = {key: round(value, 5) for key, value in facts.items()}
-        self._say(event="done", task=self.task, steps=self.steps, seconds=round(seconds, 2), **rounded)
+        share = {"share": round(self.clock.done / self.clock.images, 4)} if self.clock and self.clock.images else {}
+        self._say(event="done", task=self.task, steps=self.steps, seconds=round(seconds, 2), **share, **rounded)
 
     def measured(self, stage: int, epoch: int | None, domain: str, accuracy: float) -> None:
         """A model was measured."""
-        self._say(event="accuracy", stage=stage, epoch=epoch, domain=domain, top1=round(accuracy, 5))
+        self._say(event="accuracy", stage=stage, epoch=epoch, domain=domain, accuracy=round(accuracy, 5))
 
     def _say(self, **facts: Any) -> None:
         print(json.dumps(facts, ensure_ascii=False), file=sys.stderr, flush=True)
 
 
 class Bars(Watcher):
-    """A bar with loss terms, images per second and time left."""
+    """One bar for the whole job, with what is done now, loss terms, images per second and time left."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
-        self.latest: dict[tuple[int, str], str] = {}
+        self.clock: _Clock | None = None
+        self.bar: Progress | None = None
+        self.last = time.perf_counter()
 
     def note(self, text: str) -> None:
         """Something a person should know."""
-        self.console.print(text, style="dim", markup=False)
+        self.console.print(text, style="dim", markup=False, soft_wrap=True)
+
+    def skipped(self, domain: str, images: Sequence[tuple[str, str]]) -> None:
+        """Images that are left out."""
+        self.console.print(skipped_line(domain, images), style="yellow", markup=False, soft_wrap=True)
+
+    def job(self, title: str, images: int, hint: str = "") -> None:
+        """The whole training begins: from now on the bar counts its images."""
+        self.clock = _Clock(images, hint)
+        self._open(title, images)
 
     def begin(self, task: str, steps: int, unit: str = "steps") -> None:
-        """A task begins."""
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[about]}", markup=False),
-        )
-        self.bar = Progress(*columns, console=self.console, transient=True)
-        self.task = self.bar.add_task(task, total=steps, about="")
-        self.images, self.start = 0, time.perf_counter()
-        self.bar.start()
+        """A task begins; before and after the training each has a bar of its own."""
+        if self.clock is None:
+            self._open(task, steps)
+        else:
+            assert self.bar is not None
+            self.bar.update(self.shown, description=task)
+        self.last = time.perf_counter()
 
     def advance(self, steps: int = 1, images: int = 0, values: Mapping[str, float] | None = None) -> None:
         """Some steps are done."""
-        self.images += images
-        terms = " ".join(f"{name} {value:.3f}" for name, value in (values or {}).items())
-        speed = self.images / max(time.perf_counter() - self.start, 1e-9)
-        about = f"{speed:.0f} images/s {terms}" if self.images else ""
-        self.bar.update(self.task, advance=steps, about=about)
+        assert self.bar is not None
+        now = time.perf_counter()
+        if self.clock is None:
+            self.bar.update(self.shown, advance=steps)
+        elif images and (values is not None or not steps):
+            self.clock.count(images, now - self.last if steps else 0.0)
+            terms = " ".join(f"{name} {value:.3f}" for name, value in (values or {}).items())
+            speed = self.clock.timed / self.clock.seconds if self.clock.seconds else 0.0
+            self.bar.update(self.shown, completed=self.clock.done, about=f"{speed:.0f} images/s {terms}")
+            if text := self.clock.estimate():
+                self.note(text)
+            if self.clock.done >= self.clock.images:
+                self._close()
+        self.last = now
 
     def end(self, **facts: Any) -> None:
         """The task is done."""
-        self.bar.stop()
+        if self.clock is None:
+            self._close()
 
     def measured(self, stage: int, epoch: int | None, domain: str, accuracy: float) -> None:
         """A model was measured."""
         when = "handed on" if epoch is None else f"epoch {epoch + 1}"
         self.console.print(f"  stage {stage}, {when}: {domain} {accuracy:.1%}", style="dim", markup=False)
+
+    def _open(self, title: str, total: int) -> None:
+        self._close()
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[about]}", markup=False),
+        )
+        self.bar = Progress(*columns, console=self.console, transient=True)
+        self.shown = self.bar.add_task(title, total=total, about="")
+        self.bar.start()
+
+    def _close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()

@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from cosda.config.resolve import ablations, resolve
+from cosda.config.presets import ablations
+from cosda.config.request import Data, Request
+from cosda.config.resolve import resolve
 from cosda.config.schema import SECTIONS
 from cosda.methods import METHODS
 from cosda.records.run import Run
@@ -25,17 +27,8 @@ def settings_rows(
     method: str, benchmark: str = "own", variant: str | None = None, ablation: str | None = None
 ) -> list[dict[str, Any]]:
     """All settings of a method on a benchmark: key, value, origin, symbol, what is allowed, a sentence."""
-    plan = resolve(
-        benchmark=benchmark,
-        fingerprint="",
-        protocol="transductive",
-        headline="top1",
-        domains=("source", "target"),
-        classes=(),
-        method=method,
-        variant=variant,
-        ablation=ablation,
-    )
+    data = Data(benchmark, ("source", "target"), ())
+    plan = resolve(data, Request(method, variant=variant, ablation=ablation))
     rows = []
     for section, cls in {"method": METHODS.find(method), **SECTIONS}.items():
         for key, one in settings_of(cls).items():

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from cosda.carry import CarryRule, parse_rule, rule_text
 from cosda.errors import CosdaError
 from cosda.settings import setting
+
+
+def _carry_text(value: Any) -> str:
+    return rule_text(parse_rule(str(value)))
 
 
 @dataclass(frozen=True)
@@ -33,32 +38,18 @@ class NetworkSettings:
 
 @dataclass(frozen=True)
 class EdgeSettings:
-    """How much of its edges a training image is mixed with."""
+    """Where the edges come from that ``edgemix`` mixes into training images."""
 
-    edgemix: float = setting(1.0, "share of the image beside its edges; 1 mixes none, 0.9 is EdgeMix", low=0, high=1)
-    edge_operator: Literal["sobel", "dexined"] = setting("sobel", "what finds edges; 'dexined' needs edge_weights")
-    edge_weights: str | None = setting(None, "file with DexiNed's weights; never downloaded")
-    edge_clean_epochs: int = setting(2, "last epochs, which see images without edges", low=0)
-    edge_space: Literal["normalised", "pixels"] = setting(
-        "normalised", "add edges in 0..1 to normalised images, as the authors do, or mix both as pixels"
-    )
-    edge_input: Literal["centred", "authors"] = setting(
+    operator: Literal["sobel", "dexined"] = setting("sobel", "what finds edges; 'dexined' needs edges.weights")
+    weights: str | None = setting(None, "file with DexiNed's weights; never downloaded")
+    clean_epochs: int = setting(2, "last epochs, which see images without edges", low=0)
+    input: Literal["centred", "authors"] = setting(
         "centred", "DexiNed sees centred BGR, as in its training, or the authors' stretched RGB"
     )
 
-    def __post_init__(self) -> None:
-        if self.edgemix < 1 and self.edge_operator == "dexined" and self.edge_weights is None:
-            raise CosdaError(f"edge_operator = dexined needs edge_weights. {HOW_TO_GET}")
-
-
-HOW_TO_GET = (
-    "Download DexiNed's trained weights yourself (DexiNed_BIPED_10.pth, https://github.com/xavysp/DexiNed) and give "
-    "the file with --set adapt.edge_weights=FILE, or use --set adapt.edge_operator=sobel, which needs none."
-)
-
 
 @dataclass(frozen=True)
-class Optimisation(EdgeSettings):
+class Optimisation:
     """SGD with momentum; the rate falls along a cosine once an epoch and starts anew with each target."""
 
     epochs: int = setting(20, "epochs for each target", low=0, symbol="E")
@@ -69,9 +60,9 @@ class Optimisation(EdgeSettings):
     momentum: float = setting(0.9, "momentum of SGD", low=0, high=1)
     nesterov: bool = setting(False, "Nesterov momentum")
     weight_decay: float = setting(5e-4, "weight decay, on all parameters", low=0)
+    edgemix: float = setting(1.0, "share of the image beside its edges; 1 mixes none, 0.9 is EdgeMix", low=0, high=1)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.lr_end > self.lr:
             raise CosdaError(
                 f"lr_end = {self.lr_end:g} exceeds lr = {self.lr:g}: rates never rise in training. "
@@ -93,18 +84,12 @@ class AdaptSettings(Optimisation):
     measure: Literal["source", "target"] = setting(
         "source", "after each epoch measure the target alone, or the source too (to see other selection rules later)"
     )
-    carry: Literal["last", "interpolate", "along", "auto"] = setting(
-        "last", "hand on the adapted model, or a mean of it and the incoming one; 'auto' finds the share without labels"
-    )
-    carry_share: float = setting(
-        0.5, "share of the incoming model in what is handed on (interpolate, along)", low=0, high=1, symbol="w"
-    )
-    carry_undo: float = setting(
-        0.2,
-        "'auto' hands on as much of the incoming model as undoes this part of what adaptation changed",
-        low=0,
-        high=1,
-    )
+    carry: str = setting("last", "what a stage hands on: a carry rule, or rule=value", check=_carry_text)
+
+    @property
+    def carry_rule(self) -> CarryRule:
+        """The rule that ``carry`` names."""
+        return parse_rule(self.carry)
 
 
 @dataclass(frozen=True)
@@ -123,4 +108,5 @@ SECTIONS: dict[str, type] = {
     "network": NetworkSettings,
     "source": SourceSettings,
     "adapt": AdaptSettings,
+    "edges": EdgeSettings,
 }

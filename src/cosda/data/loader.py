@@ -55,6 +55,11 @@ class Loader:
         """Batches in an epoch."""
         return len(self._cut(np.arange(len(self))))
 
+    @property
+    def epoch_length(self) -> int:
+        """Images in an epoch."""
+        return sum(map(len, self._cut(np.arange(len(self)))))
+
     def begin_epoch(self, epoch: int) -> None:
         """From now on views are made for this epoch: sweeps see other boxes, and the last epochs may have no edges."""
         self.now = epoch

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from cosda.data.cropping import crop
 from cosda.preprocessing import Preprocessing
 
 SHOT_SIDE = 7 / 8  # 224 of 256
@@ -104,6 +104,46 @@ def _test_boxes(items: Tensor, preprocessing: Preprocessing) -> Tensor:
     side = SHOT_SIDE if preprocessing.profile == "shot" else 1.0
     tall, wide = round(height * side), round(width * side)
     return torch.tensor([[(height - tall) // 2, (width - wide) // 2, tall, wide]]).expand(count, 4)
+
+
+def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None) -> Tensor:
+    """Cut a box (top, left, height, width) out of each image and resize it; (B, 3, S, S) in 0..255.
+
+    The images for which ``mirrored`` says so are turned left to right. On the CPU these are torch's uint8 pixels with
+    antialiasing; other devices give floats that are near to them, without rounding and antialiasing.
+    """
+    mirrored = torch.zeros(len(items), dtype=torch.bool) if mirrored is None else mirrored
+    if items.device.type != "cpu":
+        return _crop_by_grid(items, boxes, size, mirrored)
+    if not mirrored.any() and (boxes == boxes[0]).all():  # as in test views; torch resizes one box a call
+        return _resize(items, boxes[0].tolist(), size)
+    made = []
+    for item, box, mirror in zip(items[:, None], boxes.tolist(), mirrored.tolist(), strict=True):
+        image = _resize(item, box, size)
+        made.append(image.flip(3) if mirror else image)
+    return torch.cat(made)
+
+
+def _resize(items: Tensor, box: Sequence[int], size: int) -> Tensor:
+    """One box out of all images."""
+    top, left, tall, wide = box
+    # A view: the memory stays channels-last, as the network wants it.
+    images = items[:, top : top + tall, left : left + wide].permute(0, 3, 1, 2)
+    if (tall, wide) == (size, size):
+        return images
+    return F.interpolate(images, size=(size, size), mode="bilinear", antialias=True)
+
+
+def _crop_by_grid(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor) -> Tensor:
+    """A box for each image in one call."""
+    count, height, width, _ = items.shape
+    top, left, tall, wide = boxes.to(items.device, torch.float32).unbind(1)
+    turned = (1 - 2 * mirrored.float()).to(items.device)  # -1 walks a row backwards
+    maps = torch.zeros(count, 2, 3, device=items.device)
+    maps[:, 0, 0], maps[:, 0, 2] = turned * wide / width, (2 * left + wide) / width - 1
+    maps[:, 1, 1], maps[:, 1, 2] = tall / height, (2 * top + tall) / height - 1
+    grid = F.affine_grid(maps, [count, 3, size, size], align_corners=False)
+    return F.grid_sample(items.permute(0, 3, 1, 2).float(), grid, padding_mode="border", align_corners=False)
 
 
 def _auto_augment(images: Tensor, draw: Draw) -> Tensor:

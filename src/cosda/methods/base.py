@@ -64,7 +64,7 @@ class Images(Protocol):
 
 
 class Objective(Protocol):
-    """The one seam: how what a network has seen becomes labels, and what the student pays for missing them.
+    """The one seam: how labels are made from what a network says, and the losses with which the student learns them.
 
     CoSDA takes an objective. Its own is the teacher's prediction; a method that offers one (as NRC and AaD do) gets its
     CoSDA version for nothing.
@@ -79,7 +79,7 @@ class Objective(Protocol):
         ...
 
     def losses(self, output: Output, target: Target) -> Losses:
-        """What the student pays; with gradient."""
+        """The student's losses; with gradient."""
         ...
 
 
@@ -112,6 +112,14 @@ class Method:
     def source_network(self, network: Network, width: int, domains: Sequence[str]) -> Network:
         """The network with which source training begins; ``width`` is that of its features."""
         return network
+
+    def adopt(self, network: Network, domains: Sequence[str], rng: torch.Generator) -> tuple[Network, str]:
+        """A given model's network as this method needs it for new domains, and what a person should know of that."""
+        grown = network.with_domains(domains, rng)
+        if grown is network:
+            return network, ""
+        new = ", ".join(name for name in grown.domains if name not in network.domains)
+        return grown, f"the model gets a new mask for {new}; it had masks for {', '.join(network.domains)}"
 
     def source_losses(self, network: Network, images: Tensor, labels: Tensor, smoothing: float) -> Losses:
         """What the source model learns from a labelled batch, before there is any target."""

@@ -6,9 +6,11 @@ neighbours' predictions, sharpened as CoSDA sharpens the teacher's, and mixing, 
 CoSDA's; of AaD the dispersion stays (NRC's diversity is half of the mutual information already).
 `variant="authors"` is their code: the student fills the bank and refreshes it with each clean batch, the other method's
 losses are paid on the mixed batch, there is no gate and no mutual information, and the teacher acts only by the
-meetings and by restarting the student. Between epochs both keep the teacher, and a bank where it is persistent.
+meetings and by restarting the student. Averaged bank rows are not brought back to length 1 there. Between epochs both
+keep the teacher, and a bank where it is persistent.
 
-Where we depart from that code: bank rows stay unit vectors when they are averaged.
+Where we depart from that code: an image is kept from being its own neighbour by its index and not by taking the first
+hit away, which among rows of different length need not be the image.
 """
 
 from __future__ import annotations
@@ -56,13 +58,13 @@ class Composition(CoSDA):
 
     base_class: ClassVar[type[NeighbourMethod]]
 
-    looks: Literal["teacher", "student"] = setting("teacher", "who fills the bank and looks at the clean batch")
+    looks: Literal["teacher", "student"] = setting("teacher", "whose output on clean images fills the bank")
     learn_by: Literal["consistency", "attraction"] = setting(
         "consistency", "learn the neighbours' labels as CoSDA learns the teacher's, or by the other method's losses"
     )
 
     def setup(self, student: Network, loader: Images) -> None:
-        """Teacher, student, and the other method around the one of them that looks."""
+        """Teacher, student, and the other method around the one of them that fills the bank."""
         super().setup(student, loader)
         self.base = self.base_class(**{key: getattr(self, key) for key in settings_of(self.base_class)})
         self.base.setup(student if self.looks == "student" else self.pair.teacher, loader)
@@ -100,6 +102,7 @@ AUTHORS: dict[str, Any] = {
     "learn_by": "attraction",
     "bank": "epoch",
     "bank_keep": 0.8,
+    "bank_unit": False,
     "mixup_beta": 0.1,
     "fold": True,
     "information": 0.0,

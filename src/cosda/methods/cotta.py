@@ -1,18 +1,20 @@
 """CoTTA: Continual Test-Time Domain Adaptation. Wang et al., CVPR 2022, https://arxiv.org/abs/2203.13591
 
-A slow teacher labels the new domain; where the source model is unsure of a batch, its labels are the mean over many
-augmentations of it. The student learns the labels, and after each update a few of its weights, picked at random, go
-back to those of the source model, so that it never strays far. The teacher is the model that is measured and handed
+A slow teacher labels the new domain; where the source model is not confident of a batch, its labels are the mean over
+many augmentations of it. The student learns the labels, and after each update a few of its weights, picked at random,
+go back to those of the source model, so that it never strays far. The teacher is the model that is measured and handed
 on. It keeps the teacher between epochs, and the source model along the whole chain.
 
 The default is the offline form of the CoSDA paper's study (https://arxiv.org/abs/2304.06627): the teacher takes in
 the student once an epoch as in CoSDA, the student restarts from it, labels are sharpened and gated by confidence.
-`variant="original"` is the form of the CoTTA paper: they meet at every step, and every label counts as it is.
+`variant="authors"` is that of the study's code: weights go back to those of the model with which the stage began, and
+the teacher's confidence decides on augmenting. `variant="original-step"` is a step as the CoTTA paper has it: they meet
+at every step, and every label counts as it is. The original's recipe around it, one pass over a stream of test batches
+with an optimiser and statistics of its own, is not here.
 
-Where we depart from the study's code: the weights that are restored, and the confidence that decides on augmenting,
-are the true source model's (there: of the last stage's model, and the teacher's); the classifier is restored like
-all else (there the weight-normed one never is); images are augmented as images (there after normalisation, where
-gamma clips away all that is darker than the mean); a batch without a confident image costs nothing (there 0/0).
+Where we depart from the study's code, in all variants: the classifier is restored like all else (there the
+weight-normed one never is); images are augmented as images (there after normalisation, where gamma clips away all that
+is darker than the mean); a batch without a confident image costs nothing (there 0/0).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from torch.nn import functional as F
 
 from cosda import losses
 from cosda.methods.base import Images, Progress, module_state
-from cosda.methods.dual_speed import DualSpeedMethod
+from cosda.methods.teacher import TeacherMethod
 from cosda.models.network import Network, freeze
 from cosda.models.statistics import batch_statistics
 from cosda.parts.augment import Augmentation, lend, normal_like
@@ -37,14 +39,14 @@ from cosda.types import Batch, Losses
 
 
 @dataclass
-class CoTTA(DualSpeedMethod):
+class CoTTA(TeacherMethod):
     """Augmentation-averaged labels and stochastic restore. Default numbers are the study's for Office-Home."""
 
     title: ClassVar[str] = "augmentation-averaged teacher, weights restored to the source at random"
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
-        "authors": {},  # their deviations from CoTTA are traps or are the defaults; only benchmark numbers differ
-        "original": {
+        "authors": {"confidence_of": "teacher", "anchor": "stage"},
+        "original-step": {
             "meeting": "step",
             "restart": False,
             "momentum": (0.999, 0.999),
@@ -118,7 +120,7 @@ class CoTTA(DualSpeedMethod):
         self.source.load_state_dict(state["source"])
 
     def _label(self, images: Tensor) -> Tensor:
-        """The teacher's logits, averaged over augmentations where the batch is an unsure one."""
+        """The teacher's logits, averaged over augmentations where the batch's mean confidence is low."""
         teacher, clean = self.pair.teacher, None
         if self.augmentations and self.ap and (images.dim() == 4 or self.feature_noise):
             judged = _look(self.source if self.confidence_of == "source" else teacher, images)

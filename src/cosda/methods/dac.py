@@ -5,7 +5,7 @@ The target's images are divided. Those that the model is confident of are source
 class form one group in a memory of features; every other image is target-specific and a group of its own. Each
 image is drawn to its group and pushed from all others (adaptive contrast), so classes are learnt where the model is
 right and local structure where it may not be. A second term brings the two parts of each class together (class-wise
-EMMD), a third learns centroid pseudo-labels on one weak and two strong views, a fourth keeps predictions sure and
+EMMD), a third learns centroid pseudo-labels on one weak and two strong views, a fourth keeps predictions confident and
 diverse. The classifier is frozen. Between epochs it keeps the memory V and the group ℓ of each image; pseudo-labels
 are made anew.
 
@@ -81,11 +81,13 @@ class DaC(Method):
 
     def step(self, batch: Batch) -> Losses:
         """Divide the batch, then the four terms; the memory's two need o_ij = ⟨u_i, V_j⟩ / T."""
+        unlabelled = self.warming and not self.warm_up_labels
         weak = self.student(batch.images)
+        with torch.set_grad_enabled(not unlabelled):  # in warm-up too BatchNorm sees all three views
+            one, two = self.student(batch.views[1]), self.student(batch.views[2])
         terms = {"information": self.information * losses.negative_information(weak.logits)}
-        if self.warming and not self.warm_up_labels:
+        if unlabelled:
             return terms
-        one, two = self.student(batch.views[1]), self.student(batch.views[2])
         labels = self.labels[batch.index]
         entropies = [F.cross_entropy(view.logits, labels) for view in (weak, one, two)]
         terms["cross_entropy"] = self.cross_entropy * torch.stack(entropies).sum()
@@ -126,10 +128,10 @@ class DaC(Method):
 
 
 def divide(p: Tensor, confident: int) -> Tensor:
-    """ℓ (N,): the surest images of each class get the class (of two that claim one, the later), others C + index."""
+    """ℓ (N,): the most confident images of each class get the class (the later of two claims), others C + index."""
     count, classes = p.shape
     groups = classes + torch.arange(count, device=p.device)
-    surest = p.topk(min(confident, count), dim=0).indices  # (K, C)
+    best = p.topk(min(confident, count), dim=0).indices  # (K, C)
     for c in range(classes):
-        groups[surest[:, c]] = c
+        groups[best[:, c]] = c
     return groups

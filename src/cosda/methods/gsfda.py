@@ -42,7 +42,7 @@ class GSFDA(Method):
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "authors": {"exclude": "none", "train_masks": True},
-        "original": {"exclude": "none", "encoder": "bn"},
+        "original-step": {"exclude": "none", "encoder": "bn"},  # its rates, schedule, epochs and κ are the benchmark's
     }
     source_settings: ClassVar[tuple[str, ...]] = ("scale", "sparsity")
 
@@ -62,6 +62,15 @@ class GSFDA(Method):
     def source_network(self, network: Network, width: int, domains: Sequence[str]) -> Network:
         """A mask for each domain of the chain; those of the targets are learnt with the source's images too."""
         return add_masks(network, width, domains, self.scale)
+
+    def adopt(self, network: Network, domains: Sequence[str], rng: torch.Generator) -> tuple[Network, str]:
+        """A network without masks works too, but protects nothing."""
+        if isinstance(network, MaskedNetwork):
+            return super().adopt(network, domains, rng)
+        return network, (
+            "the given model has no masks, so gsfda protects nothing of what it knows; "
+            "'cosda run --method gsfda' trains source models that have them"
+        )
 
     def source_losses(self, network: Network, images: Tensor, labels: Tensor, smoothing: float) -> Losses:
         """Σ_t CE(c(f ⊙ m_t)) + κ·mean of all masks, with one classifier for all."""

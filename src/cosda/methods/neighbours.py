@@ -1,7 +1,7 @@
 """What NRC and AaD share: a bank of the target's features and predictions, and a step that learns from neighbours.
 
 Each is a method of its own and an objective that CoSDA can take (see composition.py): `label` looks neighbours up in
-the bank, `losses` is what the student pays. The bank is filled by an eval-mode pass over the training images.
+the bank, `losses` are those of the student. The bank is filled by an eval-mode pass over the training images.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class NeighbourMethod(Method):
         "epoch", "filled at each epoch's start, or once for a target; 'static' rows stay as they are within the epoch"
     )
     bank_keep: float = setting(0.0, "share of a bank row that stays when its image is seen again", low=0, high=1)
+    bank_unit: bool = setting(True, "bring features of the bank back to length 1 after averaging")
     bank_precision: Literal["float32", "half"] = setting("float32", "numbers of the bank; 'half' halves its memory")
     search: Literal["torch", "faiss", "auto"] = setting(
         "torch", "what finds neighbours; 'auto' takes faiss for large banks if it is installed"
@@ -51,7 +52,7 @@ class NeighbourMethod(Method):
         self.memory.backend, self.memory.block_bytes = self.search, self.search_megabytes * 2**20
 
     def step(self, batch: Batch) -> Losses:
-        """The student looks once: what it says refreshes the bank and pays for differing from its neighbours."""
+        """One pass of the student: its output refreshes the bank and is drawn to that of its neighbours."""
         output = self.student(batch.images)
         return self.losses(output, self.label(batch, Output(output.features.detach(), output.logits.detach())))
 
@@ -60,18 +61,18 @@ class NeighbourMethod(Method):
         raise NotImplementedError(f"{type(self).__name__} has no label")
 
     def losses(self, output: Output, target: Target) -> Losses:
-        """What the student pays."""
+        """The student's losses; with gradient."""
         raise NotImplementedError(f"{type(self).__name__} has no losses")
 
     def spread(self, output: Output) -> Losses:
-        """What it pays for predictions that are too alike, where CoSDA's own losses do not hold it already."""
+        """The loss that keeps predictions apart, where CoSDA's own losses do not do so already."""
         return {}
 
     def remember(self, batch: Batch, seen: Output) -> Bank:
         """The bank, after it has taken in what was just seen."""
         assert self.memory is not None, "begin_epoch fills the bank"
         if self.bank != "epoch-static":
-            self.memory.update(batch.index, seen, self.bank_keep)
+            self.memory.update(batch.index, seen, self.bank_keep, self.bank_unit)
         return self.memory
 
     def scheduled(self, first: int, later: int | None) -> int:

@@ -8,8 +8,7 @@ beginning.
 
 Where we depart from the code of CoSDA's authors: it stores labels in the order of a shuffled loader and looks them up
 by index, so that they are random; here they belong to the image. It labels training views (`variant="authors"`), the
-original test views. In the original a class that is left without members in the second round has a distance that is
-not a number; here such a class is no label.
+original test views.
 """
 
 from __future__ import annotations

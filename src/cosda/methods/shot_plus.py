@@ -4,8 +4,8 @@ Liang, Hu, Wang, He, Feng, 2021, https://arxiv.org/abs/2012.07297
 SHOT with a second task: tell by how many quarter turns an image was rotated, from its features before and after. The
 head for it is trained on the carried model, anew for each target, and then goes on learning with the student. Beyond
 the student it keeps this head and, in the optional last part, which images are labelled. That part (`mixmatch`) is
-in the original and not in CoSDA's study: the surest images become labelled ones, and a student with a new classifier
-learns from them and from the others as in MixMatch. Feature vectors cannot be rotated; on them it equals SHOT.
+in the original and not in CoSDA's study: the most confident images become labelled ones, and a student with a new
+classifier learns from them and from the others as in MixMatch. Feature vectors cannot be rotated: there it equals SHOT.
 
 Where we depart from the code of both: the best head is a copy, theirs goes on changing and is the last; f(x) is taken
 from the pass that SHOT makes anyway. MixMatch takes the last epochs of one training, with labelled and unlabelled
@@ -48,7 +48,7 @@ class SHOTPlus(SHOT):
     rotation_epochs: int = setting(15, "epochs in which the rotation head is made ready", low=0)
     rotation_rate: float = setting(1e-2, "learning rate of the rotation head while it is made ready", low=0)
     rotation_weight_norm: bool = setting(False, "a weight-normed rotation head")
-    mixmatch: bool = setting(False, "end with the original's MixMatch on the images that are predicted surely")
+    mixmatch: bool = setting(False, "end with the original's MixMatch, where confident predictions become labels")
     mixmatch_epochs: int = setting(10, "how many of the epochs, the last ones, are MixMatch's", low=1)
     mixmatch_temperature: float = setting(0.5, "sharpness of guessed labels", low=1e-6, symbol="T")
     mixmatch_beta: float = setting(0.75, "mixing shares come from Beta(a, a), folded", low=0, symbol="a")

@@ -59,6 +59,11 @@ class Model:
                 f"but {len(self.classes)} class names were given."
             )
 
+    @property
+    def key(self) -> str:
+        """Names the bits of the network."""
+        return weights_key(self.network)
+
     def save(self, path: str | Path, overwrite: bool = False, link: bool = False) -> Path:
         """Write the model folder, whole or not at all; equal models give equal bytes.
 
@@ -80,7 +85,7 @@ class Model:
         path = Path(path).expanduser().resolve()  # behind a link, it is the folder that is replaced
         if not collectives.is_main():
             return path
-        _check_free(path, overwrite)
+        check_free(path, overwrite)
         weights = self._weights()
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in weights.items()}
         description = {
@@ -144,6 +149,12 @@ class Model:
         except OSError:  # another disk, or a file system without links, or no such folder any more
             return False
         return True
+
+
+def weights_key(module: nn.Module) -> str:
+    """Names the bits of a network."""
+    state = {key: value.detach().cpu().clone().contiguous() for key, value in module.state_dict().items()}
+    return hashlib.blake2b(safetensors.torch.save(state), digest_size=16).hexdigest()
 
 
 def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[], nn.Module] | None = None) -> Model:
@@ -251,14 +262,16 @@ def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Te
     return state
 
 
-def _check_free(path: Path, overwrite: bool) -> None:
-    """Refuse to write over anything but nothing, an empty folder, or a model that may be replaced."""
+def check_free(path: Path, overwrite: bool) -> None:
+    """Refuse to write a model over anything but nothing, an empty folder, or a model that may be replaced."""
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not path.is_dir() or not is_model(path):
         raise CosdaError(f"{path} exists and is not a model; choose another path.")
     if not overwrite:
-        raise CosdaError(f"{path} holds a model already; choose another path, or say overwrite=True.")
+        raise CosdaError(
+            f"{path} holds a model already; choose another path, or say --overwrite (in Python overwrite=True)."
+        )
     others = sorted({entry.name for entry in path.iterdir()} - FILES)
     if others:
         raise CosdaError(

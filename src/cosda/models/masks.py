@@ -110,6 +110,8 @@ class MaskedNetwork(Network):
     def with_domains(self, names: Iterable[str], rng: torch.Generator) -> MaskedNetwork:
         """The same parts with a new table that also has random masks for those domains that had none."""
         new = [name for name in dict.fromkeys(names) if name not in self.domains]
+        if not new:
+            return self
         old = self.masks.embedding.detach()
         drawn = torch.randn((len(new), old.shape[1]), generator=rng).to(old)
         masks = Masks(torch.cat([old, drawn]), self.masks.scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import torch
@@ -67,6 +67,10 @@ class Network(nn.Module):
 
     def for_domain(self, domain: str | None) -> Network:
         """The network for images of one domain: itself, unless it has a mask for each (see `masks`)."""
+        return self
+
+    def with_domains(self, names: Iterable[str], rng: torch.Generator) -> Network:
+        """The network as it knows these domains too: itself, unless it has a mask for each (see `masks`)."""
         return self
 
     def plain(self) -> nn.Sequential:

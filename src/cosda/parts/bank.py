@@ -40,7 +40,10 @@ class Sweepable(Protocol):
 
 @dataclass
 class Bank:
-    """Unit features (N, d) and class probabilities (N, C) by the image's index."""
+    """Unit features (N, d) and class probabilities (N, C) by the image's index.
+
+    Features have length 1 unless `update` is told to leave averaged ones as they are.
+    """
 
     features: Tensor
     scores: Tensor
@@ -66,12 +69,21 @@ class Bank:
         return bank
 
     @torch.no_grad()
-    def update(self, index: Tensor, output: Output, keep: float = 0.0) -> None:
-        """row ← keep·row + (1 - keep)·new for a batch; features stay unit vectors."""
+    def update(self, index: Tensor, output: Output, keep: float = 0.0, unit: bool = True) -> None:
+        """row ← keep·row + (1 - keep)·new for a batch, where new features have length 1.
+
+        Args:
+            index: the images of the batch (B,).
+            output: what was just said of them.
+            keep: the share of the old rows that stays.
+            unit: bring averaged features back to length 1. Otherwise they are shorter the more they have moved, and
+                found as neighbours less often.
+        """
         features = F.normalize(output.features.detach())
         scores = output.logits.detach().softmax(dim=1)
         if keep:
-            features = F.normalize(keep * self.features[index].to(features.dtype) + (1 - keep) * features)
+            features = keep * self.features[index].to(features.dtype) + (1 - keep) * features
+            features = F.normalize(features) if unit else features
             scores = keep * self.scores[index].to(scores.dtype) + (1 - keep) * scores
         self.features[index] = features.to(self.features.dtype)
         self.scores[index] = scores.to(self.scores.dtype)

@@ -1,4 +1,7 @@
-"""A slow teacher beside a fast student: the teacher takes in the student, weights and BatchNorm statistics."""
+"""A slow teacher beside a fast student: the teacher takes in the student, weights and BatchNorm statistics.
+
+This is the pair of networks; the methods that work with one (CoSDA, CoTTA) share `methods/teacher.py`.
+"""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ class Mixed(NamedTuple):
 
 
 def confident_labels(logits: Tensor) -> Tensor:
-    """The predicted class (N,) of the surest images of each class, UNKNOWN for the others.
+    """The predicted class (N,) of the most confident images of each class, UNKNOWN for the others.
 
-    ρ is the share of images whose entropy is below the mean; of each class the ⌊ρ·n_c⌋ surest become labelled, so
-    that an easy class does not take all the places.
+    ρ is the share of images whose entropy is below the mean; of each class the ⌊ρ·n_c⌋ of least entropy become
+    labelled, so that an easy class does not take all the places.
     """
     p = F.softmax(logits, dim=1)
     entropy = -(p * torch.log(p + EPSILON)).sum(dim=1)
@@ -39,17 +39,22 @@ def confident_labels(logits: Tensor) -> Tensor:
     labels = torch.full_like(predicted, UNKNOWN)
     for c in range(logits.shape[1]):
         members = (predicted == c).nonzero()[:, 0]
-        surest = members[entropy[members].argsort(stable=True)]
-        labels[surest[: math.floor(share * len(members))]] = c
+        ordered = members[entropy[members].argsort(stable=True)]
+        labels[ordered[: math.floor(share * len(members))]] = c
     return labels
 
 
 @torch.no_grad()
 def guess(student: Network, first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """Labels (U, C) for unlabelled images: the mean prediction for two views, to the power 1/T, at sum 1."""
+    """Labels (U, C) for unlabelled images: the mean prediction for two views, to the power 1/T, at sum 1.
+
+    Each view is a batch of its own, as in the original, so BatchNorm normalises each with its own statistics. A single
+    image has none: then both views are one batch.
+    """
     if len(first) == 0:  # BatchNorm would refuse an empty batch
         return first.new_empty(0, int(student.classifier.out_features))  # type: ignore[arg-type]
-    p: Tensor = student(torch.cat([first, second])).logits.softmax(dim=1)
+    batches = [first, second] if len(first) > 1 else [torch.cat([first, second])]
+    p: Tensor = torch.cat([student(batch).logits.softmax(dim=1) for batch in batches])
     mean = (p[: len(first)] + p[len(first) :]) / 2
     sharp = mean ** (1 / temperature)
     return sharp / sharp.sum(dim=1, keepdim=True)

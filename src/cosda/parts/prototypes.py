@@ -59,7 +59,8 @@ def centroid_labels(
     φ_i = [f_i ; 1] at length 1. Round one: c_k = Σ_i p_ik φ_i / Σ_i p_ik, and the labels are the nearest c_k by cosine
     among the admissible classes, those that more than ``threshold`` images are predicted to be. Round two: the same
     with one-hot labels for p, and the classes admissible by these labels (``second``) or still by the predictions
-    (``first``, as DaC has it). A class that nobody belongs to has no centroid and is never a label.
+    (``first``, as DaC has it). A class that nobody belongs to has no centroid and is never a label. (In DaC's code its
+    cosine distance is not a number, which `argmin` takes for the smallest: every image would get this class.)
     """
     φ = F.normalize(torch.cat([features, features.new_ones(len(features), 1)], dim=1))
     predicted = _count(probabilities.argmax(dim=1), probabilities)

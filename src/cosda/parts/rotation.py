@@ -1,7 +1,7 @@
 """By how many quarter turns was an image rotated? A task without labels, and the small head that answers it.
 
 The head is made ready on the frozen model before adaptation begins, so it has a loop of its own: the runner's loop
-trains what a method adapts, while here the network only looks. As nothing but the head changes, each image is seen
+trains what a method adapts, while here the network stays. As nothing but the head changes, each image is passed
 once in each of its four directions, and all epochs of the head work on these features.
 """
 

@@ -103,6 +103,11 @@ class RunFolder:
         """Add one fact about speed or memory."""
         self._append("timing.jsonl", facts)
 
+    def append_epoch(self, stage: int, facts: Json, timing: Json) -> None:
+        """Add a finished epoch: its losses, and how long it took."""
+        self.append("loss", stage=stage, **facts)
+        self.append_timing(stage=stage, **timing)
+
     def _append(self, name: str, facts: Json) -> None:
         with (self.path / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps(facts, separators=(",", ":"), ensure_ascii=False) + "\n")

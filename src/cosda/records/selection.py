@@ -13,22 +13,18 @@ from typing import Any
 
 from cosda.errors import CosdaError, nearest
 from cosda.records.run import Run
+from cosda.validators import VALIDATORS
 
-# Label-free scores of a model on the target's training images; the larger, the better. run/validators.py has them.
-VALIDATORS = {
-    "information": "entropy of the mean prediction minus mean entropy of the predictions: confident and diverse",
-    "snd": "soft neighbourhood density: entropy of each prediction's similarity to all others",
-    "nuclear_norm": "nuclear norm of the matrix of predictions, 1 at most: confident and diverse",
-    "entropy": "minus the mean entropy of the predictions: confident",
-    "agreement": "share of images whose class is the one that the model handed to the stage gives",
-}
-RULES = ("last", *VALIDATORS, "oracle")
+
+def rules() -> tuple[str, ...]:
+    """All rules by name: the last epoch, the validators, and the oracle."""
+    return ("last", *VALIDATORS, "oracle")
 
 
 def check_rule(rule: str) -> str:
     """The rule, if there is one of that name."""
-    if rule not in RULES:
-        raise CosdaError(f"unknown selection rule '{rule}': use {', '.join(RULES)}.{nearest(rule, RULES)}")
+    if rule not in rules():
+        raise CosdaError(f"unknown selection rule '{rule}': use {', '.join(rules())}.{nearest(rule, rules())}")
     return rule
 
 
@@ -70,7 +66,7 @@ def candidates(run: Run, stage: int) -> list[Candidate]:
 
 
 def choose(rule: str, found: Sequence[Candidate]) -> Candidate:
-    """The candidate that a rule prefers; of equals the later one, because it has seen more."""
+    """The candidate that a rule prefers, of candidates in the order of their epochs."""
     check_rule(rule)
     worths = [candidate.worth(rule) for candidate in found]
     if not found or any(worth is None for worth in worths):
@@ -78,14 +74,25 @@ def choose(rule: str, found: Sequence[Candidate]) -> Candidate:
         raise CosdaError(
             f"the records have {missing}, so the rule '{rule}' cannot choose. Run again with this version."
         )
-    return max(found, key=lambda candidate: (candidate.worth(rule), candidate.epoch))
+    chosen = found[0]
+    for candidate in found[1:]:
+        if prefers(candidate.worth(rule), chosen.worth(rule)):
+            chosen = candidate
+    return chosen
+
+
+def prefers(worth: float | None, best: float | None) -> bool:
+    """Whether a later epoch takes the place of the best one so far: of equals the later, because it has seen more."""
+    assert worth is not None
+    assert best is not None
+    return worth >= best
 
 
 def judge(run: Run, stage: int) -> list[Judgement]:
     """Every rule that the records of a stage allow."""
     found = candidates(run, stage)
     judged = []
-    for rule in RULES:
+    for rule in rules():
         if not found or any(candidate.worth(rule) is None for candidate in found):
             continue
         chosen = choose(rule, found)

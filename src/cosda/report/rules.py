@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cosda.records.run import Run
-from cosda.records.selection import RULES, judge
+from cosda.records.selection import judge, rules
 from cosda.report import wording
 from cosda.report.chapters import empty_grid
 from cosda.report.grids import Entry, Grid, Heading, Line, Measure, with_best
@@ -36,7 +36,7 @@ def rule_grids(sections: Sequence[Section]) -> list[Grid]:
 
 
 def _grid(sections: list[Section]) -> Grid:
-    records = {rule: Record() for rule in RULES}
+    records = {rule: Record() for rule in rules()}
     for run in (run for section in sections for row in section.rows for run in row.runs if run.done is not None):
         try:
             _collect(run, records)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cosda.records.run import Run
-from cosda.records.selection import VALIDATORS
 from cosda.report.columns import Column
 from cosda.report.grids import ACCURACY, Entry, Grid, Measure
 from cosda.report.tables import Problem, Row, Section
+from cosda.validators import VALIDATORS
 
 EMPTY = "–"
 
@@ -160,7 +160,7 @@ def selection(rule: str) -> str:
             "each stage hands on the epoch that is best on the target's test labels: "
             "an upper bound that nobody can reach in practice, not comparable with other rules."
         )
-    meaning = f" ({VALIDATORS[rule]})" if rule in VALIDATORS else ""
+    meaning = f" ({VALIDATORS[rule].title})" if rule in VALIDATORS else ""
     return f"each stage hands on the epoch that the label-free validator '{rule}' prefers{meaning}; no label has a say."
 
 

@@ -15,6 +15,26 @@ from torch import Tensor
 
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
+from cosda.records.folder import RunFolder
+
+
+class Checkpoint:
+    """The last finished epoch of a run folder: where a run that was killed goes on, with the same bits."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.path = folder.path / "checkpoint" / "last.safetensors"
+
+    def load(self) -> Any:
+        """What was saved last, or None where nothing was; what was recorded after it is cut off, to be done again."""
+        saved = load_checkpoint(self.path)
+        self.folder.rewind(saved["records"] if saved else 0)
+        return saved
+
+    def save(self, **state: Any) -> None:
+        """Keep a state with all that is recorded so far."""
+        save_checkpoint(self.path, {**state, "records": self.folder.length()})
+        self.folder.settle()
 
 
 def save_checkpoint(path: Path, state: Any) -> None:

@@ -18,6 +18,7 @@ from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
 from cosda.types import Output
 
+EVALUATION_BATCH = 128
 EMBEDDED = 150  # images of each domain whose features are kept for the report's t-SNE
 COMPONENTS = 50  # principal components of them, as is usual before t-SNE
 

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from cosda import metrics
-from cosda.config.resolve import Plan
+from cosda.config.plan import Plan
 from cosda.data.domain import Domain, Index
-from cosda.data.loader import Loader, open_loader
+from cosda.data.loader import Loader
 from cosda.distributed import collectives
 from cosda.models.network import Network
-from cosda.preprocessing import Preprocessing
 from cosda.records.folder import RunFolder
 from cosda.run.evaluate import confusion, counts, embed, predicted_classes
-from cosda.run.prepare import EVALUATION_BATCH
-from cosda.watch import Watcher
+from cosda.run.prepare import Prepared
 
 Confusions = dict[str, Index | None]  # by domain; None where it has no labels
 
@@ -29,12 +26,18 @@ Confusions = dict[str, Index | None]  # by domain; None where it has no labels
 class Measurer:
     """Looks at the test images of a run's domains with its models."""
 
-    plan: Plan
-    domains: Mapping[str, Domain]
-    preprocessing: Preprocessing
+    prepared: Prepared
     folder: RunFolder
-    device: torch.device
-    watcher: Watcher
+
+    @property
+    def plan(self) -> Plan:
+        """The run's settings."""
+        return self.prepared.plan
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        """The domains that are at hand."""
+        return self.prepared.domains
 
     def everywhere(self, network: Network, stage: int, known: Confusions) -> None:
         """Measure what a stage hands on, on all domains of the chain, seen or not.
@@ -42,12 +45,12 @@ class Measurer:
         ``known`` are the confusions of those on which this very model was measured after its epoch.
         """
         confusions: dict[str, Index] = {}
-        for number, name in enumerate(self.plan.domains):
+        for number, name in enumerate(self.plan.data.domains):
             matrix = known[name] if name in known else self.confusion(network, name)
             self.record(matrix, stage, None, name)
             if matrix is not None:
                 confusions[f"d{number}"] = matrix.astype(np.int32)
-        last = stage == len(self.plan.domains) - 1
+        last = stage == len(self.plan.data.domains) - 1
         if confusions and (last or stage == 0):
             self._store("confusion", stage, confusions)
         if last:
@@ -55,7 +58,7 @@ class Measurer:
 
     def with_other_statistics(self, network: Network, stage: int, kind: str) -> None:
         """Measure the same weights on all domains, their network lent BatchNorm statistics of this other kind."""
-        for name in self.plan.domains:
+        for name in self.plan.data.domains:
             self.record(self.confusion(network, name), stage, None, name, "alternative", statistics=kind)
 
     def confusion(self, network: Network, name: str, seen: Tensor | None = None) -> Index | None:
@@ -67,10 +70,10 @@ class Measurer:
         if domain is None or domain.labels is None or len(domain.test) == 0:
             return None
         if seen is None:
-            predicted = predicted_classes(network.for_domain(name), self._test_images(domain))
+            predicted = predicted_classes(network.for_domain(name), self._test_loader(domain))
         else:
             predicted = seen.argmax(dim=1).cpu().numpy()
-        return confusion(predicted, domain.labels[domain.test], len(self.plan.classes))
+        return confusion(predicted, domain.labels[domain.test], len(self.plan.data.classes))
 
     def record(
         self, matrix: Index | None, stage: int, epoch: int | None, name: str, kind: str = "accuracy", **more: str
@@ -81,15 +84,16 @@ class Measurer:
         images, correct = counts(matrix)
         facts = {"domain": name, "split": "test", "images": images, "correct": correct}
         self.folder.append(kind, stage=stage, epoch=epoch, **facts, **more)
+        accuracy = metrics.accuracy(self.plan.data.headline, correct, images)
         if kind == "accuracy":
-            self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
-        return metrics.accuracy(self.plan.headline, correct, images)
+            self.prepared.watcher.measured(stage, epoch, name, accuracy)
+        return accuracy
 
     def embed(self, network: Network, stage: int) -> None:
         """Keep features of a sample of each domain for the report's t-SNE."""
-        known = [(number, self.domains[n]) for number, n in enumerate(self.plan.domains) if n in self.domains]
-        loaders = [(number, self._test_images(domain), domain.labels) for number, domain in known]
-        self._store("embedding", stage, embed(network, loaders, self.plan.seed, self.plan.domains))
+        known = [(number, self.domains[n]) for number, n in enumerate(self.plan.data.domains) if n in self.domains]
+        loaders = [(number, self._test_loader(domain), domain.labels) for number, domain in known]
+        self._store("embedding", stage, embed(network, loaders, self.plan.seed, self.plan.data.domains))
 
     def _store(self, kind: str, stage: int, arrays: Mapping[str, Any]) -> None:
         """Put what is too large for a line of the records into a file beside them."""
@@ -99,5 +103,5 @@ class Measurer:
             np.savez_compressed(path, allow_pickle=False, **arrays)
         self.folder.append(kind, stage=stage, file=f"{kind}/{path.name}")
 
-    def _test_images(self, domain: Domain) -> Loader:
-        return open_loader(domain, "test", self.preprocessing, self.device, EVALUATION_BATCH)
+    def _test_loader(self, domain: Domain) -> Loader:
+        return self.prepared.loader(domain, "test")

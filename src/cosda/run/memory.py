@@ -10,8 +10,10 @@ import ctypes
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 # Numbers of glibc's mallopt(3).
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX, ARENA_MAX = -1, -2, -4, -8
@@ -19,7 +21,10 @@ TRIM_THRESHOLD, TOP_PAD, MMAP_MAX, ARENA_MAX = -1, -2, -4, -8
 
 @lru_cache(maxsize=1)
 def keep_freed_memory() -> bool:
-    """Tell the C library once; True where it understood."""
+    """Tell the C library once, for the whole process; True where it understood.
+
+    A library does not do this to the program around it: the command line and the workers of a benchmark do.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
@@ -31,7 +36,9 @@ def keep_freed_memory() -> bool:
 def peak_bytes(device: torch.device) -> int:
     """The most memory used so far: of the device, or of this process where the device is the CPU."""
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+        from torch import cuda
+
+        return cuda.max_memory_allocated(device)
     if sys.platform == "win32":  # has no such count
         return 0
     if sys.platform == "linux":

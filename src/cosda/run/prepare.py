@@ -1,106 +1,186 @@
-"""Before a run: make the samples of all domains readable, as packed images or as features of a frozen encoder."""
+"""Before a run: readable domains, and a network on a device. Here alone it is decided what a frozen encoder means."""
 
 from __future__ import annotations
 
-import hashlib
-import os
+import copy
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import safetensors.torch
 import torch
-from filelock import FileLock
 from torch import nn
 
-from cosda.config.resolve import Plan
-from cosda.data.cache import Packed, content_key, default_cache, pack, unpacked
-from cosda.data.domain import Domain, Files, everything
-from cosda.data.loader import Loader
-from cosda.distributed import collectives, env
+from cosda.config.plan import Plan
+from cosda.config.resolve import HOW_TO_GET
+from cosda.config.schema import Optimisation
+from cosda.data.cache import Packed, content_key, pack, unpacked
+from cosda.data.domain import Domain, Files
+from cosda.data.edges import DexiNedEdges, EdgeMixing, new_dexined, sobel
+from cosda.data.loader import Loader, open_loader
+from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.files import digest
+from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
-from cosda.models.bn_folding import evaluating
-from cosda.models.network import to_device
-from cosda.models.precision import check_compiler
+from cosda.models.encoders.weights import load_weights
+from cosda.models.network import Network, to_device
 from cosda.preprocessing import Preprocessing
-from cosda.records.writers import check_writers
-from cosda.run.memory import keep_freed_memory
+from cosda.randomness import derive, stream
+from cosda.run.environment import open_arithmetic
+from cosda.run.evaluate import EVALUATION_BATCH
+from cosda.run.features import featurise
+from cosda.run.machine import Machine
 from cosda.watch import Watcher
 
 MARGIN = 8 / 7  # images are stored at 256 pixels for a network that sees 224
-EVALUATION_BATCH = 128
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where a run computes and keeps its cache; none of this is meant to change numbers."""
+@dataclass
+class Prepared:
+    """A plan with what it works on: domains that can be read, a model, and a device."""
 
-    device: str = "auto"
-    threads: int | None = None
-    cache: Path | None = None
-    pack: bool = True
-    strict: bool = False
-    keep_memory: bool = True  # of the whole process; see run/memory.py
-    patience: float = 0  # seconds to wait for a run folder that another process still holds
-    log: tuple[str, ...] = ()  # who follows the records besides: names of records/writers.py
-    compile: bool = False  # the passes of encoders that are trained, by torch.compile
+    plan: Plan
+    model: Model  # the whole one
+    domains: Mapping[str, Domain]  # of images, or of features where the encoder is frozen
+    device: torch.device
+    machine: Machine
+    watcher: Watcher
 
     def __post_init__(self) -> None:
-        check_writers(self.log)
-        if self.compile:
-            check_compiler()
+        """``network`` is what is trained: the whole network, or its head alone; its weights are the model's own."""
+        whole = self.model.network
+        self.network: Network = whole.with_encoder(nn.Identity()) if self.plan.network.freeze_encoder else whole
+
+    def with_model(self, model: Model) -> Prepared:
+        """The same with another model of the same shape, which computes as the first one does."""
+        model.network.arithmetic = self.model.network.arithmetic
+        to_device(model.network, self.device)
+        return replace(self, model=model)
 
     @property
-    def _device(self) -> str:
-        """The device by name; under torchrun each process takes the GPU that has its number."""
-        name = self.device
-        if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
-        return f"cuda:{env.place().local}" if name == "cuda" and env.place().world > 1 else name
+    def preprocessing(self) -> Preprocessing:
+        """How images become inputs."""
+        return self.model.preprocessing
 
-    def join(self) -> None:
-        """Meet the other processes of this run, if torchrun started any."""
-        if env.place().world == 1:
-            return
-        if self.device.startswith("cuda:"):
-            raise CosdaError("under torchrun each process takes the GPU of its own number: write --device cuda.")
-        on_gpus = self._device.startswith("cuda")
-        if on_gpus:
-            torch.cuda.set_device(self._take())
-        collectives.join("nccl" if on_gpus else "gloo")
+    def announce(self, with_source: bool) -> None:
+        """Tell the watcher how much training is ahead, of the source model too where that is not there yet."""
+        parts: list[tuple[str, Optimisation, float]] = [
+            (name, self.plan.adapt(name), 1.0) for name in self.plan.targets
+        ]
+        if with_source:
+            source = self.plan.source_training
+            parts.append((self.plan.source, source, 1 - source.holdout))
+        images = sum(
+            settings.epochs * min(settings.epoch_images or sys.maxsize, round(share * len(self.domains[name].train)))
+            for name, settings, share in parts
+        )
+        whole = any(True for _ in self.network.encoder.parameters())
+        hint = "--freeze-encoder computes features once and trains the head alone, which takes a small part of that"
+        self.watcher.job(self.plan.label, images, hint if whole else "")
 
-    def open(self) -> torch.device:
-        """Set the number of threads and how memory is kept, and return the device."""
-        if self.keep_memory:
-            keep_freed_memory()
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
-        self.join()
-        return self._take()
+    def training_loader(self, domain: Domain, settings: Optimisation) -> Loader:
+        """Batches of a domain's training images, without labels, with edges mixed in where settings say so."""
+        return open_loader(
+            domain.without_labels(),
+            "train",
+            self.preprocessing,
+            self.device,
+            settings.batch_size,
+            self.plan.seed,
+            settings.epoch_images,
+            self._edges(settings, domain),
+        )
 
-    def _take(self) -> torch.device:
-        name = self._device
-        try:
-            return torch.empty(0, device=name).device
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise CosdaError(f"device '{name}' cannot be used: {reason}. Try --device cpu.") from None
+    def loader(self, domain: Domain, split: str, seed: int = 0) -> Loader:
+        """Batches for looking at a split of a domain with a finished network."""
+        return open_loader(domain, split, self.preprocessing, self.device, EVALUATION_BATCH, seed)
+
+    def _edges(self, settings: Optimisation, domain: Domain) -> EdgeMixing | None:
+        """What mixes edges into training images; nothing for feature vectors, which have none."""
+        if not has_edges(settings, domain):
+            return None
+        edges, operator = self.plan.edges, sobel
+        if edges.operator == "dexined":
+            network = new_dexined()
+            load_weights(network, Path(edges.weights or "").expanduser())
+            operator = DexiNedEdges(network.to(self.device), edges.input)
+        return EdgeMixing(operator, settings.edgemix, settings.epochs - edges.clean_epochs)
 
 
+def has_edges(settings: Optimisation, domain: Domain) -> bool:
+    """Whether edges are mixed into the training images of a domain."""
+    return settings.edgemix < 1 and domain.kind != "features"
+
+
+@contextmanager
 def prepare(
+    plan: Plan,
+    domains: Mapping[str, Domain],
+    machine: Machine,
+    watcher: Watcher,
+    model: Model | None = None,
+) -> Iterator[Prepared]:
+    """Make all domains readable for a given model, or a new one; what cannot work is an error before any training."""
+    with machine.open() as device:
+        if model is None:
+            model = new_model(plan)
+        else:  # a copy, because the given model stays as it is
+            model = _adopted(replace(model, network=copy.deepcopy(model.network)), plan, domains, watcher)
+        model.network.arithmetic = open_arithmetic(plan.network.precision, machine.compile, device, watcher)
+        to_device(model.network, device)
+        readable = {name: _ready(domain, plan, model, device, machine, watcher) for name, domain in domains.items()}
+        _check_targets(plan, readable)
+        yield Prepared(plan, model, readable, device, machine, watcher)
+
+
+def new_model(plan: Plan) -> Model:
+    """An untrained model with the network and the preprocessing of a plan; its weights follow from the seed."""
+    architecture = Architecture(
+        plan.network.encoder, plan.network.bottleneck, len(plan.data.classes), plan.data.input_width
+    )
+    torch.manual_seed(derive(plan.seed, "network"))
+    network = architecture.build(plan.network.weights)
+    network = plan.make_method().source_network(network, plan.network.bottleneck, plan.data.domains)
+    made_for = network.encoder.preprocessing
+    assert isinstance(made_for, Preprocessing)
+    size, profile, flip = plan.input.size or made_for.size, plan.input.profile, plan.input.flip
+    preprocessing = replace(made_for, size=size, profile=profile, flip=flip)
+    return Model(network, replace(architecture, domains=network.domains), plan.data.classes, preprocessing, [])
+
+
+def _adopted(model: Model, plan: Plan, domains: Mapping[str, Domain], watcher: Watcher) -> Model:
+    """A given model as the plan's method needs it; a source domain that it is measured on it must know."""
+    if plan.source in domains:
+        model.network.for_domain(plan.source)
+    network, note = plan.make_method().adopt(model.network, plan.targets, stream(plan.seed, "masks"))
+    if note:
+        watcher.note(note)
+    return replace(model, network=network, architecture=replace(model.architecture, domains=network.domains))
+
+
+def _check_targets(plan: Plan, domains: Mapping[str, Domain]) -> None:
+    """Say before any training what a target lacks."""
+    for target in plan.targets:
+        if has_edges(plan.adapt(target), domains[target]) and plan.edges.operator == "dexined":
+            file = Path(plan.edges.weights or "").expanduser()
+            if not file.is_file():
+                raise CosdaError(f"edges.weights: there is no file {file}. {HOW_TO_GET}")
+        if plan.select == "oracle" and domains[target].labels is None:
+            raise CosdaError(f"the rule 'oracle' chooses by labels, and '{target}' has none. Take another --select.")
+
+
+def _ready(
     domain: Domain, plan: Plan, model: Model, device: torch.device, machine: Machine, watcher: Watcher
-) -> Packed:
+) -> Domain:
     """What a run reads: images, or features where the plan freezes the encoder."""
-    packed = readable(domain, model.preprocessing.size, machine, watcher)
-    if not plan.settings["network"]["freeze_encoder"] or packed.domain.kind == "features":
+    packed = readable(domain, model.preprocessing.size, machine, watcher).domain
+    if not plan.network.freeze_encoder or packed.kind == "features":
         return packed
-    encoder = to_device(model.network.encoder, device)
     # The key of the files, which is remembered, and not of their pixels, which would be read for it each time.
-    key = content_key(domain, machine.cache)
-    featured = featurise(packed.domain, key, encoder, model.preprocessing, device, machine, watcher)
-    return Packed(featured, packed.skipped)
+    key = content_key(domain, machine.cache_folder)
+    encoder = model.network.encoder
+    return featurise(packed, key, encoder, model.preprocessing, device, machine.cache_folder, watcher)
 
 
 def readable(domain: Domain, size: int, machine: Machine, watcher: Watcher) -> Packed:
@@ -110,12 +190,12 @@ def readable(domain: Domain, size: int, machine: Machine, watcher: Watcher) -> P
     stored = round(size * MARGIN)
     progress = _Progress(watcher, domain.name)
     if machine.pack:
-        prepared = pack(domain, stored, machine.cache, strict=machine.strict, progress=progress)
+        prepared = pack(domain, stored, machine.cache_folder, strict=machine.strict, progress=progress)
     else:
         prepared = unpacked(domain, stored, strict=machine.strict, progress=progress)
     progress.end()
-    for name, reason in prepared.skipped:
-        watcher.note(f"skipped {domain.name}/{name}: {reason}")
+    if prepared.skipped:
+        watcher.skipped(domain.name, prepared.skipped)
     return prepared
 
 
@@ -139,57 +219,6 @@ class _Progress:
         self.done = 0
 
 
-def fingerprint(domains: list[Domain], cache: Path | None = None) -> str:
-    """Names images, labels and splits of a chain, so that other data never continue an old run."""
-    return digest([[d.name, content_key(d, cache), _list(d.labels), _list(d.train), _list(d.test)] for d in domains])
-
-
-def _list(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None) -> list[int] | None:
-    return None if values is None else values.tolist()
-
-
-def featurise(
-    domain: Domain,
-    content: str,
-    encoder: nn.Module,
-    preprocessing: Preprocessing,
-    device: torch.device,
-    machine: Machine,
-    watcher: Watcher,
-) -> Domain:
-    """The domain with each image replaced by the encoder's features of its test view, computed once and cached.
-
-    ``content`` names the images.
-    """
-    assert not isinstance(domain.items, Files)
-    path = features_path(content, encoder, preprocessing, machine.cache)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if not path.exists():
-            # Of several processes one does this while the others wait for the lock.
-            loader = Loader(domain.items, everything(len(domain)), preprocessing, device, EVALUATION_BATCH, alone=True)
-            watcher.begin(f"features of {domain.name}", len(domain), "images")
-            parts = []
-            with evaluating(encoder) as fast:
-                for batch in loader.sweep("test"):
-                    parts.append(fast(batch.images).float().cpu().numpy())
-                    watcher.advance(len(batch), images=len(batch))
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            with temporary.open("wb") as file:
-                np.save(file, np.concatenate(parts))
-            os.replace(temporary, path)
-            watcher.end()
-    return replace(domain, items=np.load(path, mmap_mode="r"))
-
-
-def features_path(content: str, encoder: nn.Module, preprocessing: Preprocessing, cache: Path | None) -> Path:
-    """Where the features of images lie, or will."""
-    return (
-        (cache or default_cache()) / "features" / f"{digest([content, weights_key(encoder), repr(preprocessing)])}.npy"
-    )
-
-
-def weights_key(module: nn.Module) -> str:
-    """Names the bits of a network."""
-    state = {key: value.detach().cpu().clone().contiguous() for key, value in module.state_dict().items()}
-    return hashlib.blake2b(safetensors.torch.save(state), digest_size=16).hexdigest()
+def main_watcher(watcher: Watcher | None) -> Watcher:
+    """The watcher, in the main process of a run; the others work in silence."""
+    return watcher if watcher is not None and collectives.is_main() else Watcher()

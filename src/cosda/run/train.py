@@ -85,6 +85,8 @@ class Training:
     def run(self, after_epoch: Callable[[Epoch], None]) -> None:
         """Train the epochs that are left."""
         self._check_in_step("begin with other weights than each other", "Let all start from one model or seed.")
+        if self.epoch:  # done before this process began
+            self.watcher.advance(0, images=self.epoch * self.loader.epoch_length)
         while self.epoch < self.settings.epochs:
             facts = self._train_epoch()
             self.epoch += 1

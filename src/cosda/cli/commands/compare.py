@@ -1,4 +1,4 @@
-"""The command that compares two runs. Parsing and printing; no logic."""
+"""cosda compare: what differs between two runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.app import app, print_json
 from cosda.cli.options import AsJson
+from cosda.cli.tables import print_json
 
 
-@app.command()
 def compare(
     run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run folder.")],
     run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another one.")],
@@ -24,11 +23,11 @@ def compare(
 
     Example:  cosda compare runs/digits-nrc-s0-1c2d3e4f5a runs/digits-cosda-s0-6b7c8d9e0f
     """
-    from cosda.cli import progress as terminal
+    from cosda.cli.tables import print_comparison
     from cosda.report.compare import compare as compare_runs
 
     comparison = compare_runs(run_a, run_b)
     if as_json:
         print_json(comparison.as_json())
     else:
-        terminal.print_comparison(comparison)
+        print_comparison(comparison)

@@ -1,7 +1,8 @@
-"""What CoSDA and CoTTA share: a slow teacher beside the student, their meetings, and who is measured.
+"""What CoSDA and CoTTA share as methods: a slow teacher whose labels the student learns.
 
-The teacher takes in the student, weights and BatchNorm statistics, once an epoch or at every step; it is the model that
-is measured and handed to the next domain, and what a resume needs.
+The pair of networks and its averaging are `parts/dual_speed.py`; here are its settings and its place in the contract of
+a method. The teacher takes in the student, weights and BatchNorm statistics, once an epoch or at every step; it is the
+model that is measured and handed to the next domain, and what a resume needs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cosda.settings import setting
 
 
 @dataclass
-class DualSpeedMethod(Method):
+class TeacherMethod(Method):
     """A method whose labels come from a slow teacher."""
 
     native_statistics: ClassVar[Literal["own", "merged"]] = "merged"

@@ -1,0 +1,69 @@
+"""cosda adapt: adapt a model to new, unlabelled images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cosda.cli.options import (
+    Adaptation,
+    DomainName,
+    Following,
+    Images,
+    Method,
+    ModelFolder,
+    Out,
+    Overwrite,
+    Place,
+    Quiet,
+    Settings,
+    Training,
+    grouped,
+    request_of,
+)
+from cosda.cli.progress import open_watcher
+
+
+@grouped
+def adapt(
+    model: ModelFolder,
+    images: Images,
+    to: Annotated[Path, typer.Option("--to", help="Where to write the adapted model.")],
+    adaptation: Adaptation,
+    training: Training,
+    settings: Settings,
+    place: Place,
+    following: Following,
+    method: Method = "cosda",
+    domain: DomainName = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Labelled images to measure the model on, before and after; they decide nothing."
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    out: Out = Path("runs"),
+    quiet: Quiet = False,
+) -> None:
+    """Adapt a model to new, unlabelled images.
+
+    The old model stays as it is. Folder names and labels of the images mean nothing here and are not read. Recommended,
+    where earlier domains matter too: --method aad --carry interpolate=0.5 (docs/carry.md).
+
+    Example:  cosda adapt print-model photos/new-site --to adapted-model
+    """
+    from cosda import api
+    from cosda.cli.tables import print_check
+    from cosda.models.artifact import check_free, load
+
+    check_free(to, overwrite)
+    request = request_of(method, adaptation, training, settings, model=load(model))
+    machine, watcher = place.machine(following), open_watcher(quiet)
+    result = api.adapt_request(request, images, domain, check, out, machine, watcher)
+    result.model.save(to, overwrite=overwrite)
+    if result.check is not None:
+        print_check(result.check)
+    print(f"adapted model written to {to}; run folder: {result.run.path}")

@@ -1,0 +1,32 @@
+"""cosda evaluate: measure a model on a labelled domain."""
+
+from __future__ import annotations
+
+from cosda.cli.options import AsJson, DomainName, Images, ModelFolder, Place, Quiet, grouped
+from cosda.cli.progress import open_watcher
+from cosda.cli.tables import print_json
+
+
+@grouped
+def evaluate(
+    model: ModelFolder,
+    images: Images,
+    place: Place,
+    domain: DomainName = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a model on a labelled domain.
+
+    Images lie in one folder per class, named as the model's classes.
+
+    Example:  cosda evaluate adapted-model office31/webcam
+    """
+    from cosda import api
+    from cosda.cli.tables import print_evaluation
+
+    result = api.evaluate(model, images, domain=domain, machine=place.machine(), watcher=open_watcher(quiet))
+    if as_json:
+        print_json(result.as_json())
+    else:
+        print_evaluation(result)

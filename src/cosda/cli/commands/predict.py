@@ -1,0 +1,46 @@
+"""cosda predict: classify images."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cosda.cli.options import DomainName, Images, ModelFolder, Place, Quiet, grouped
+from cosda.cli.progress import open_watcher
+
+
+@grouped
+def predict(
+    model: ModelFolder,
+    images: Images,
+    place: Place,
+    domain: DomainName = None,
+    format: Annotated[str, typer.Option("--format", "-f", help="csv or json.")] = "csv",
+    output: Annotated[Path | None, typer.Option("--output", help="File to write; default: standard output.")] = None,
+    top: Annotated[int, typer.Option(min=1, metavar="K", help="The K most probable classes of each image.")] = 1,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="The probability of every class as well.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Classify images; no labels, no domain ID.
+
+    Writes the class of every image and its probability, in the order of the input. An image that cannot be read has a
+    line without a class that says why.
+
+    Example:  cosda predict adapted-model photos/today --output classes.csv
+    """
+    from cosda import api
+    from cosda.files import write_atomically
+    from cosda.run.predictions import check_format, write_predictions
+
+    check_format(format)
+    found = api.predict(model, images, domain=domain, machine=place.machine(), watcher=open_watcher(quiet))
+    text = write_predictions(found, format, top, probabilities)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomically(output, text)

@@ -1,0 +1,98 @@
+"""The only loop: SGD against a slow one, with a rate of its own for each part, momentum, Nesterov's too, and decay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from cosda.config.schema import Optimisation
+from cosda.methods.base import Method
+from cosda.models.network import PARTS, Network
+from cosda.run.train import Epoch, Training
+from cosda.types import Batch, Losses
+from drift import grown
+from tiny import tiny_loader
+
+START = {"encoder": 2.0, "bottleneck": -1.0, "classifier": 0.5}
+STEPS = 3  # of an epoch: 24 vectors in batches of 8
+
+
+@dataclass
+class Bowl(Method):
+    """½·w² for each weight, so that the gradient is the weight itself."""
+
+    def step(self, batch: Batch) -> Losses:
+        return {"bowl": torch.stack([weight.square().sum() / 2 for weight in self.student.parameters()]).sum()}
+
+
+def three_weights() -> Network:
+    """One weight in each part."""
+    network = Network(*(nn.Linear(1, 1, bias=False) for _ in PARTS))
+    for part, value in START.items():
+        nn.init.constant_(getattr(network, part).weight, value)
+    return network
+
+
+def descended(value: float, rate: float, settings: Optimisation) -> list[float]:
+    """A weight after each epoch, one step after the other."""
+    velocity, after = 0.0, []
+    for epoch in range(settings.epochs):
+        falling = (1 + math.cos(math.pi * epoch / settings.epochs)) / 2
+        step_size = rate * (settings.lr_end + (settings.lr - settings.lr_end) * falling)
+        for _ in range(STEPS):
+            gradient = value + settings.weight_decay * value
+            velocity = settings.momentum * velocity + gradient
+            value -= step_size * (gradient + settings.momentum * velocity if settings.nesterov else velocity)
+        after.append(value)
+    return after
+
+
+@pytest.mark.parametrize("encoder_rate", [1.0, 0.25])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"momentum": 0.0},
+        {"momentum": 0.5},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True},
+        {"momentum": 0.9, "weight_decay": 0.2},
+    ],
+    ids=lambda given: "-".join(given),
+)
+def test_weights_go_where_a_slow_loop_takes_them(given: dict[str, Any], encoder_rate: float) -> None:
+    settings = Optimisation(**{"epochs": 3, "lr": 0.1, "lr_end": 0.02, "weight_decay": 0.0} | given)
+    student, seen = three_weights(), []
+    loader = tiny_loader("features", count=8 * STEPS, batch_size=8)
+    training = Training(Bowl(encoder_rate=encoder_rate), student, loader, settings, 0, 1, "bowl")
+
+    def look(facts: Epoch) -> None:
+        seen.append({part: getattr(student, part).weight.item() for part in PARTS})
+        assert facts.rates["encoder"] == pytest.approx(encoder_rate * facts.rates["classifier"])
+
+    training.run(look)
+    for part, value in START.items():
+        wanted = descended(value, encoder_rate if part == "encoder" else 1.0, settings)
+        assert [one[part] for one in seen] == pytest.approx(wanted, rel=1e-5), part
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ((), 1 + 1 + 1),
+        (("momentum=0.5",), 1 + 1.5 + 1.75),
+        (("momentum=0.5", "nesterov=true"), 1.5 + 1.75 + 1.875),
+        (("lr=0.5", "lr_end=0.5"), 1.5),
+        (("lr_end=0",), 1 + 0.75 + 0.25),  # the cosine of three epochs
+    ],
+)
+def test_settings_of_a_run_reach_the_optimiser(
+    changes: tuple[str, ...], wanted: float, drifting: Any, tmp_path: Path
+) -> None:
+    """A gradient of 1 in each of three steps."""
+    assert grown(drifting(tmp_path, (1.0, 1.0, 1.0), *changes), 1) == pytest.approx(wanted, rel=1e-5)
