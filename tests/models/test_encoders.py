@@ -11,7 +11,7 @@ from cosda.models.architecture import Architecture
 from cosda.models.artifact import load
 from cosda.models.encoders import ENCODERS, Encoder, Family, Named, Preprocessing, build_encoder
 from cosda.models.network import same_weights
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 from tiny import tiny_benchmark
 
 README = Path(__file__).parents[2] / "README.md"
@@ -198,9 +198,9 @@ class Mean(Encoder):
 def test_an_encoder_from_outside_is_trained_saved_loaded_and_named_in_help(monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(ENCODERS, "mean", Named("the mean of each channel", Mean))
     assert "mean: the mean of each channel" in ENCODERS.described()
-    settings = ["network.encoder=mean", "network.bottleneck=4", "source.epochs=1"]
+    settings = {"network.encoder": "mean", "network.bottleneck": 4, "source.epochs": 1}
     machine = Machine(device="cpu", threads=1)
-    model = train_source(tiny_benchmark(), "one", changes=settings, out=tmp_path / "runs", machine=machine)
+    model = train_source(tiny_benchmark(), "one", settings=settings, out=tmp_path / "runs", machine=machine)
     assert isinstance(model.network.encoder, Mean)
     assert model.preprocessing.size == 16
     assert same_weights(load(model.save(tmp_path / "model")).network, model.network)

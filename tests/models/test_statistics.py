@@ -6,14 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from cosda.models.statistics import (
-    MergedStatistics,
-    batch_norms,
-    batch_statistics,
-    set_statistics,
-    statistics,
-    statistics_lent,
-)
+from cosda.models.statistics import batch_norms, batch_statistics, set_statistics, statistics, statistics_lent
 from tiny import tiny_network
 
 
@@ -47,20 +40,6 @@ def test_other_statistics_are_lent_and_given_back_even_after_an_error():
     assert all(torch.equal(value, before) for value, before in zip(statistics(network), own, strict=True))
     set_statistics(network, other)
     assert all(torch.equal(value, lent) for value, lent in zip(statistics(network), other, strict=True))
-
-
-def test_merged_statistics_follow_slowly_and_leave_the_student_alone():
-    """m = 0.75: from 2 towards 6 it is 3, then 3.75; the student stays at 6."""
-    student = tiny_network()
-    set_statistics(student, [torch.full_like(value, 2.0) for value in statistics(student)])
-    merged = MergedStatistics(student)
-    set_statistics(student, [torch.full_like(value, 6.0) for value in statistics(student)])
-    for wanted in (3.0, 3.75):
-        merged.follow(student, 0.75)
-        assert {round(number, 5) for value in merged.values for number in value.tolist()} == {wanted}
-        assert {number for value in statistics(student) for number in value.tolist()} == {6.0}
-    merged.follow(student, 1.0)
-    assert merged.values[0][0].item() == pytest.approx(3.75)
 
 
 def test_a_network_without_batch_norm_has_no_statistics_to_set():

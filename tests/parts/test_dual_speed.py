@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from cosda.models.network import same_weights, weights
-from cosda.models.statistics import batch_norms, statistics
-from cosda.parts.dual_speed import DualSpeed
+from cosda.models.statistics import batch_norms, set_statistics, statistics
+from cosda.parts.dual_speed import DualSpeed, MergedStatistics
 from tiny import tiny_network
 
 
@@ -120,3 +120,17 @@ def test_a_restart_copies_weights_and_keeps_the_students_statistics():
     with torch.no_grad():
         next(pair.student.parameters()).add_(1)
     assert_same(weights(pair.teacher), teacher)  # copied, not shared
+
+
+def test_merged_statistics_follow_slowly_and_leave_the_student_alone():
+    """m = 0.75: from 2 towards 6 it is 3, then 3.75; the student stays at 6."""
+    student = tiny_network()
+    set_statistics(student, [torch.full_like(value, 2.0) for value in statistics(student)])
+    merged = MergedStatistics(student)
+    set_statistics(student, [torch.full_like(value, 6.0) for value in statistics(student)])
+    for wanted in (3.0, 3.75):
+        merged.follow(student, 0.75)
+        assert {round(number, 5) for value in merged.values for number in value.tolist()} == {wanted}
+        assert {number for value in statistics(student) for number in value.tolist()} == {6.0}
+    merged.follow(student, 1.0)
+    assert merged.values[0][0].item() == pytest.approx(3.75)
