@@ -200,7 +200,7 @@ def test_an_encoder_from_outside_is_trained_saved_loaded_and_named_in_help(monke
     assert "mean: the mean of each channel" in ENCODERS.described()
     settings = {"network.encoder": "mean", "network.bottleneck": 4, "source.epochs": 1}
     machine = Machine(device="cpu", threads=1)
-    model = train_source(tiny_benchmark(), "one", settings=settings, out=tmp_path / "runs", machine=machine)
+    model = train_source(tiny_benchmark(), "one", settings=settings, out=tmp_path / "runs", machine=machine).model
     assert isinstance(model.network.encoder, Mean)
     assert model.preprocessing.size == 16
     assert same_weights(load(model.save(tmp_path / "model")).network, model.network)
