@@ -1,12 +1,20 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from cosda.api import train_source
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
-from cosda.models.encoders import Preprocessing, build_encoder
+from cosda.models.artifact import load
+from cosda.models.encoders import ENCODERS, Encoder, Family, Named, Preprocessing, build_encoder
+from cosda.models.network import same_weights
+from cosda.run.machine import Machine
+from tiny import tiny_benchmark
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture
@@ -169,3 +177,68 @@ def test_preprocessing_survives_json_and_checks_itself() -> None:
         Preprocessing(std=(0.0, 1.0, 1.0))
     with pytest.raises(CosdaError, match="Did you mean 'size'"):
         Preprocessing.from_json({"sise": 32})
+
+
+# --- The registry -----------------------------------------------------------------------------------------------------
+
+
+class Mean(Encoder):
+    """The mean of each channel, times a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.rand(3))
+        self.width = 3
+        self.preprocessing = Preprocessing(size=16)
+
+    def forward(self, images):
+        return images.mean(dim=(2, 3)) * self.scale
+
+
+def test_an_encoder_from_outside_is_trained_saved_loaded_and_named_in_help(monkeypatch, tmp_path) -> None:
+    monkeypatch.setitem(ENCODERS, "mean", Named("the mean of each channel", Mean))
+    assert "mean: the mean of each channel" in ENCODERS.described()
+    settings = {"network.encoder": "mean", "network.bottleneck": 4, "source.epochs": 1}
+    machine = Machine(device="cpu", threads=1)
+    model = train_source(tiny_benchmark(), "one", settings=settings, out=tmp_path / "runs", machine=machine).model
+    assert isinstance(model.network.encoder, Mean)
+    assert model.preprocessing.size == 16
+    assert same_weights(load(model.save(tmp_path / "model")).network, model.network)
+    monkeypatch.delitem(ENCODERS, "mean")
+    with pytest.raises(CosdaError, match="there is no encoder 'mean'"):
+        load(tmp_path / "model")
+
+
+def test_weights_that_come_with_an_encoder_from_outside_are_its_default(monkeypatch, tmp_path) -> None:
+    save_file({"scale": torch.full((3,), 7.0)}, tmp_path / "mean.safetensors")
+    monkeypatch.setitem(ENCODERS, "mean", Named("", Mean, lambda: tmp_path / "mean.safetensors"))
+    for weights in (None, "pretrained"):
+        assert build_encoder("mean", weights).scale.tolist() == [7, 7, 7]
+    assert build_encoder("mean", "random").scale.tolist() != [7, 7, 7]
+
+
+def test_a_family_from_outside_reads_what_follows_its_prefix(monkeypatch) -> None:
+    asked = []
+
+    def make(name, weights):
+        asked.append((name, weights))
+        return Mean()
+
+    monkeypatch.setitem(ENCODERS, "mine/NAME", Family("mine", make, has_weights=False))
+    build_encoder("mine/a/b:c", "file")
+    assert asked == [("a/b:c", "file")]
+    with pytest.raises(CosdaError, match="'mine/a' comes without weights"):
+        build_encoder("mine/a", "pretrained")
+
+
+def test_every_encoder_has_a_title_and_its_place_in_the_readme() -> None:
+    text = README.read_text(encoding="utf-8")
+    for name, entry in ENCODERS.items():
+        assert entry.title
+        assert f"`{name}`" in text
+    assert [name for name, entry in ENCODERS.items() if entry.has_weights] == [
+        "lite0",
+        "timm/NAME",
+        "torchvision/NAME",
+        "hf/NAME",
+    ]

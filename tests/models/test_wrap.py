@@ -11,7 +11,7 @@ from cosda.errors import CosdaError
 from cosda.models.artifact import load
 from cosda.models.encoders.base import FEATURE_VECTORS, Preprocessing
 from cosda.models.wrap import wrap
-from cosda.run.prepare import Machine
+from cosda.run.machine import Machine
 from tiny import read, tiny_domain
 
 SMALL = Preprocessing(size=16)

@@ -1,4 +1,4 @@
-"""The merge of weights and statistics by hand, and BatchNorm under the batch's own statistics."""
+"""The merge of weights and statistics by hand."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ import torch
 from torch import nn
 
 from cosda.models.network import same_weights, weights
-from cosda.models.statistics import (
-    batch_norms,
-    batch_statistics,
-    set_statistics,
-    statistics,
-    statistics_lent,
-)
+from cosda.models.statistics import batch_norms, set_statistics, statistics
 from cosda.parts.dual_speed import DualSpeed, MergedStatistics
 from tiny import tiny_network
 
@@ -140,49 +134,3 @@ def test_merged_statistics_follow_slowly_and_leave_the_student_alone():
         assert {number for value in statistics(student) for number in value.tolist()} == {6.0}
     merged.follow(student, 1.0)
     assert merged.values[0][0].item() == pytest.approx(3.75)
-
-
-def test_statistics_are_lent_and_come_back_even_after_an_error():
-    network = tiny_network()
-    own, other = copies(statistics(network)), [torch.full_like(value, 7.0) for value in statistics(network)]
-    with statistics_lent(network, other):
-        assert_same(statistics(network), other)
-    assert_same(statistics(network), own)
-    with pytest.raises(RuntimeError, match="boom"), statistics_lent(network, other):
-        raise RuntimeError("boom")
-    assert_same(statistics(network), own)
-
-
-def test_batch_statistics_gives_the_output_of_train_mode_and_leaves_the_buffers():
-    network, twin = tiny_network().eval(), tiny_network().train()
-    disturb(network)
-    disturb(twin)
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    with batch_statistics(network):
-        inside = network(images()).logits
-    torch.testing.assert_close(inside, twin(images()).logits, rtol=0, atol=0)
-    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
-    assert not torch.allclose(inside, network(images()).logits)
-    # And the layers keep statistics again afterwards.
-    network.train()(images())
-    assert not torch.equal(statistics(network)[0], before["encoder.1.running_mean"])
-
-
-def test_modes_come_back_even_after_an_error():
-    network = tiny_network().eval()
-    norms = list(batch_norms(network))
-    norms[0].train()
-    with batch_statistics(network):
-        assert all(norm.training and not norm.track_running_stats for norm in norms)
-        assert not network.classifier.training
-    with pytest.raises(RuntimeError, match="boom"), batch_statistics(network):
-        raise RuntimeError("boom")
-    assert [norm.training for norm in norms] == [True, False]
-    assert all(norm.track_running_stats for norm in norms)
-
-
-def test_a_network_without_batch_norm_has_nothing_to_switch():
-    network = tiny_network("plain").eval()
-    with batch_statistics(network):
-        inside = network(images()).logits
-    assert torch.equal(inside, network(images()).logits)

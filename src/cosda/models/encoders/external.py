@@ -16,8 +16,6 @@ from cosda.errors import CosdaError, nearest
 from cosda.models.encoders.base import IMAGENET, Encoder, Preprocessing
 from cosda.models.encoders.weights import first_line, is_head, load_weights, read_weights, some
 
-EXTRAS = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
-
 
 class External(Encoder):
     """A network of another library as an encoder."""
@@ -59,36 +57,23 @@ class PooledTransformer(nn.Module):
         return last[:, 0] if last.ndim == 3 else last.mean(dim=(2, 3))
 
 
-def build_external(name: str, weights: str | None = None) -> External:
-    """Build `timm/NAME`, `torchvision/NAME` or `hf/NAME`.
-
-    ``weights``: None or "random" for an untrained network, "pretrained" for those that the library fetches,
-    or a file.
-    """
-    library, _, model = name.partition("/")
-    if library == "hf":
-        return External(name, *_transformers(model, None if weights == "random" else weights))
-    build = _timm if library == "timm" else _torchvision
-    body, preprocessing = build(model, pretrained=weights == "pretrained")
-    if weights not in (None, "random", "pretrained"):
-        load_weights(body, weights)
-    return External(name, body, preprocessing)
-
-
-def _timm(name: str, pretrained: bool) -> tuple[nn.Module, Preprocessing]:
-    timm = _library("timm", "timm")
-    if not timm.is_model(name):
-        raise CosdaError(f"timm has no model '{name}'.{nearest(name, timm.list_models())}")
+def timm(name: str, weights: str | None = None) -> External:
+    """A network of timm with random weights, with those that timm fetches ("pretrained"), or with those of a file."""
+    library, pretrained = _library("timm", "timm"), weights == "pretrained"
+    if not library.is_model(name):
+        raise CosdaError(f"timm has no model '{name}'.{nearest(name, library.list_models())}")
     try:
-        body: nn.Module = timm.create_model(name, pretrained=pretrained, num_classes=0)
+        body: nn.Module = library.create_model(name, pretrained=pretrained, num_classes=0)
     except Exception as error:  # timm passes on whatever its download library raises
         raise _not_built("timm", name, pretrained, error) from error
     data = _library("timm.data", "timm").resolve_model_data_config(body)
-    return body, Preprocessing(data["input_size"][-1], tuple(data["mean"]), tuple(data["std"]))
+    preprocessing = Preprocessing(data["input_size"][-1], tuple(data["mean"]), tuple(data["std"]))
+    return _with_file(f"timm/{name}", body, preprocessing, weights)
 
 
-def _torchvision(name: str, pretrained: bool) -> tuple[nn.Module, Preprocessing]:
-    models = _library("torchvision.models", "torchvision")
+def torchvision(name: str, weights: str | None = None) -> External:
+    """A classifier of torchvision without its last layer, with weights as in `timm`."""
+    models, pretrained = _library("torchvision.models", "torchvision"), weights == "pretrained"
     if name not in models.list_models(module=models):
         raise CosdaError(f"torchvision has no classifier '{name}'.{nearest(name, models.list_models(module=models))}")
     try:
@@ -100,19 +85,28 @@ def _torchvision(name: str, pretrained: bool) -> tuple[nn.Module, Preprocessing]
         raise CosdaError(f"torchvision/{name} has no last Linear layer to take off, so it is no encoder.")
     body.set_submodule(linears[-1], nn.Identity())
     transform = models.get_model_weights(name).DEFAULT.transforms()
-    return body, Preprocessing(transform.crop_size[0], tuple(transform.mean), tuple(transform.std))
+    preprocessing = Preprocessing(transform.crop_size[0], tuple(transform.mean), tuple(transform.std))
+    return _with_file(f"torchvision/{name}", body, preprocessing, weights)
 
 
-def _transformers(name: str, weights: str | None) -> tuple[nn.Module, Preprocessing]:
-    """Build a model of the hub, or of a folder that holds one. transformers itself reads the weights.
+def _with_file(name: str, body: nn.Module, preprocessing: Preprocessing, weights: str | None) -> External:
+    if weights not in (None, "random", "pretrained"):
+        load_weights(body, weights)
+    return External(name, body, preprocessing)
 
-    Names of weights differ between its files and its modules, and only transformers can translate them.
+
+def transformers(name: str, weights: str | None = None) -> External:
+    """A vision model of the hub, or of a folder that holds one, with weights as in `timm`.
+
+    transformers itself reads the weights: their names differ between its files and its modules, and only transformers
+    can translate them.
     """
-    transformers = _library("transformers", "transformers")
+    library = _library("transformers", "transformers")
+    weights = None if weights == "random" else weights
     state = read_weights(weights) if weights not in (None, "pretrained") else None
     try:
-        config = transformers.AutoConfig.from_pretrained(name)
-        model = transformers.AutoModel.from_config(config)
+        config = library.AutoConfig.from_pretrained(name)
+        model = library.AutoModel.from_config(config)
         missing: list[str] = []
         if weights is not None:
             model, found = type(model).from_pretrained(
@@ -128,7 +122,7 @@ def _transformers(name: str, weights: str | None) -> tuple[nn.Module, Preprocess
         raise _not_built("transformers", name, weights == "pretrained", error) from error
     if missing:
         raise CosdaError(f"the weights '{weights}' do not fit hf/{name}. missing: {some(missing)}.")
-    return PooledTransformer(model), _transformers_preprocessing(name, model.config)
+    return External(f"hf/{name}", PooledTransformer(model), _transformers_preprocessing(name, model.config))
 
 
 def _transformers_preprocessing(name: str, config: Any) -> Preprocessing:

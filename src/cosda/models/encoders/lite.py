@@ -14,6 +14,7 @@ Where we depart from the package:
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -47,13 +48,9 @@ class Lite0(Encoder):
         maps: Tensor = self.body.extract_features(images)
         return maps.mean(dim=(2, 3))
 
-
-def lite0(weights: str | None = None) -> Lite0:
-    """EfficientNet-Lite0: with ImageNet's weights (None), with those of a file, or untrained ("random")."""
-    encoder = Lite0()
-    if weights != "random":
-        load_weights(encoder.body, imagenet_weights() if weights in (None, "pretrained") else weights)
-    return encoder
+    def load_file(self, path: str | Path) -> None:
+        """Take the weights of a file that has the package's names."""
+        load_weights(self.body, path)
 
 
 def imagenet_weights() -> str:
