@@ -7,21 +7,28 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import sys
 import threading
-import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from benches import LONG_BENCH, LONGER, QUICK, bench, command, lines_recorded, results, table
 
-from cosda.bench import Board, Onlooker, Resources, expand, run_jobs
+from benches import LONG_BENCH, LONGER, QUICK, bench, command, lines_recorded, results, table
+from cosda.bench.board import Board, Onlooker
+from cosda.bench.estimate import LOOK, RUN_SECONDS, work_left
+from cosda.bench.jobs import expand
 from cosda.bench.local import local_devices
-from cosda.bench.scheduler import choose
+from cosda.bench.run import run_jobs
+from cosda.bench.scheduler import Resources, choose
 from cosda.bench.tasks import Task, make_tasks
 from cosda.config.resolve import ablations
 from cosda.errors import CosdaError
+from cosda.files import write_json
 from cosda.methods import METHODS
+from cosda.run.source import source_config
+from waiting import HANG, ended, wait_until
 
 # --- What is asked for ------------------------------------------------------------------------------------------------
 
@@ -131,6 +138,60 @@ def test_wrong_engines(vectors: str, tmp_path: Path, resources: Resources, said:
         run_jobs(expand(vectors, "source", "one>two", changes=QUICK), tmp_path, resources)
 
 
+OWN_ENGINE = """
+from cosda.bench import ENGINES
+from cosda.bench.scheduler import Ended, Engine
+from cosda.bench.worker import Work, do_work
+
+
+class Here(Engine):
+    title = "one run after the other in this process"
+
+    def __init__(self, out, machine):
+        self.out, self.machine, self.task = out, machine, None
+
+    @classmethod
+    def open(cls, resources, out, machine, say):
+        say("somebody else's engine")
+        return cls(out, machine)
+
+    def free(self):
+        return int(self.task is None)
+
+    def start(self, task):
+        self.task = task
+
+    def wait(self, seconds):
+        task, self.task = self.task, None
+        return [Ended(task, do_work(Work(task.job, task.plan.name, self.out, self.machine)))]
+
+
+ENGINES["here"] = Here  # the one line
+from cosda.cli import main
+main()
+"""
+
+
+def test_a_program_may_bring_its_own_engine(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
+    program = tmp_path / "own.py"
+    program.write_text(OWN_ENGINE)
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, str(program), "bench", *words], capture_output=True, text=True)
+
+    told = " ".join(call("--help").stdout.split())
+    assert "here: one run after the other in this process" in told
+    assert "local: processes on this machine" in told
+    out, sets = tmp_path / "runs", [word for change in LONGER for word in ("--set", change)]
+    done = call(vectors, "--out", str(out), *sets, *LONG_BENCH, "--engine", "here")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stderr.splitlines()[0]) == {"event": "note", "text": "somebody else's engine"}
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)
+    plan = call(vectors, "--out", str(tmp_path / "none"), *sets, "--methods", "source", "--engine", "here", "--dry-run")
+    assert ", 1 at a time" in plan.stdout
+
+
 def test_a_worker_for_every_so_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cosda.bench.local.cores_here", lambda: 8)
     assert local_devices("cpu", None, 1, None) == ["cpu"] * 8
@@ -170,23 +231,51 @@ def test_no_run_waits_for_a_source_model_while_there_is_other_work(vectors: str,
     assert choose([task for task in tasks if task.source == first.source], [first]) is not None
 
 
-def test_time_left_follows_the_finished_runs_of_a_method(vectors: str, tmp_path: Path) -> None:
-    tasks = make_tasks(expand(vectors, "source,cosda", "one>two", seeds=3, changes=QUICK), tmp_path, None)
-    now = [0.0]
-    board = Board(tasks, Onlooker(), clock=lambda: now[0])
+def finish(task: Task, seconds: float, source_seconds: float) -> None:
+    """Leave what a finished run would, with so many seconds for each epoch."""
+    for folder, config, stage, epoch_seconds in (
+        (task.path, task.plan.as_json(), 1, seconds),
+        (task.source, source_config(task.plan), 0, source_seconds),
+    ):
+        epochs = task.plan.section("adapt" if stage else "source").epochs
+        facts = [{"stage": stage, "epoch": n, "seconds": epoch_seconds, "images": 20} for n in range(epochs)]
+        write_json(folder / "config.json", config)
+        (folder / "timing.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in facts))
+        write_json(folder / "done.json", {})
+
+
+def test_time_left_follows_the_epochs_of_finished_runs(vectors: str, tmp_path: Path) -> None:
+    changes = ("epochs=10", "source.epochs=5")
+    tasks = make_tasks(expand(vectors, "nrc,cosda", "one>two", seeds=3, changes=changes), tmp_path, None)
+    board = Board(tasks, Onlooker())
     assert board.seconds_left() is None
     assert board.counts == {"done": 0, "running": 0, "failed": 0, "left": 6}
+    works = [work_left(task) for task in tasks]
+    assert {work.trained for work in works} == {10 * 20}
+    assert {work.source for work in works} == {5 * 20}
+    looks = LOOK * works[0].looked * 0.06 / 20  # the source model is the plain network
+
     board.start(tasks[0])
-    now[0] = 10.0
+    finish(tasks[0], 0.5, 0.06)
     board.finish(tasks[0])
-    assert board.seconds_left() == pytest.approx(5 * 10)  # all that is known is the first run
+    nrc = RUN_SECONDS + 10 * 0.5 + looks
+    training = 5 * 0.06
+    unknown = nrc - 10 * (0.5 - (0.5 + 0.06) / 2)  # of cosda nothing is known, so all that is known tells
+    assert board.seconds_left() == pytest.approx(2 * nrc + 3 * unknown + 2 * training)
+
     board.start(tasks[3])
-    now[0] = 12.0
+    finish(tasks[3], 2.0, 0.06)
     board.finish(tasks[3])
+    cosda = RUN_SECONDS + 10 * 2.0 + looks
+    assert board.seconds_left() == pytest.approx(2 * nrc + 2 * cosda + 2 * training)
+
     board.start(tasks[1])
     board.start(tasks[4])
-    now[0] = 13.0
-    assert board.seconds_left() == pytest.approx(((10 - 1) + 10 + (2 - 1) + 2) / 2)
+    finish(tasks[4], 2.0, 0.06)
+    (tasks[4].path / "done.json").unlink()
+    (tasks[4].path / "timing.jsonl").write_text('{"stage":1,"epoch":3,"seconds":2.0,"images":20}\n{"stage":1,"ep')
+    begun = cosda - 4 * (2.0 + LOOK * (20 + 20) * 0.06 / 20) - LOOK * 40 * 0.06 / 20  # four epochs of it are done
+    assert board.seconds_left() == pytest.approx((nrc + begun + nrc + cosda + training) / 2)
     board.fail(tasks[1], "no")
     assert board.counts == {"done": 2, "running": 1, "failed": 1, "left": 2}
 
@@ -240,9 +329,9 @@ class Assassin(Onlooker):
             threading.Thread(target=self._kill, args=(task,)).start()
 
     def _kill(self, task: Task) -> None:
-        while not (workers := multiprocessing.active_children()) or not (task.path / self.moment).exists():
-            time.sleep(0.01)
-        for worker in workers:
+        reached, done = task.path / self.moment, task.path / "done.json"
+        wait_until(lambda: (multiprocessing.active_children() and reached.exists()) or done.exists(), str(task.job))
+        for worker in multiprocessing.active_children():
             os.kill(worker.pid or 0, signal.SIGKILL)
 
 
@@ -276,9 +365,8 @@ def test_killed_at_a_random_moment_and_started_again_gives_the_same_table(
     process = subprocess.Popen(
         command(vectors, out, *LONG_BENCH, changes=LONGER), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    wait_for_records(out, int(np.random.default_rng().integers(1, 250)))
-    process.kill()
-    process.wait()
+    with ended(process):
+        wait_for_records(out, int(np.random.default_rng().integers(1, 250)), process)
     assert any(task.state != "done" for task in long_tasks(vectors, out)), "it must have been killed before its end"
     again = bench(vectors, out, *LONG_BENCH, "--quiet", changes=LONGER)
     assert again.returncode == 0, again.stderr
@@ -299,21 +387,18 @@ def test_ctrl_c_and_kill_stop_everything_at_once(sent: signal.Signals, vectors: 
         start_new_session=True,
         env={**os.environ, "TMPDIR": str(temporary)},
     )
-    wait_for_records(out, 60)
+    wait_for_records(out, 60, process)
     if sent == signal.SIGINT:
         os.killpg(process.pid, sent)  # as a terminal does it: to the command and to its workers
     else:
         process.send_signal(sent)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=HANG)
     assert process.returncode == 128 + sent
     assert not list(temporary.glob("cosda-*"))
     assert "goes on where the last epoch ended" in stderr
     assert "Traceback" not in stderr
-    for _ in range(100):  # a helper of multiprocessing's own may need a moment more
-        if not running_in(process.pid):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"left behind: {running_in(process.pid)}")
+    # A helper of multiprocessing's own may need a moment more.
+    wait_until(lambda: not running_in(process.pid), "the end of all processes of the command")
 
 
 def running_in(session: int) -> list[int]:
@@ -322,13 +407,9 @@ def running_in(session: int) -> list[int]:
     return [int(word) for word in found.split()]
 
 
-def wait_for_records(out: Path, lines: int) -> None:
+def wait_for_records(out: Path, lines: int, process: subprocess.Popen[Any]) -> None:
     """Until the runs have recorded so much together."""
-    for _ in range(6000):
-        if lines_recorded(out) >= lines:
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"{out} never had {lines} records")
+    assert wait_until(lambda: lines_recorded(out) >= lines, f"{lines} records in {out}", process)
 
 
 def long_tasks(vectors: str, out: Path) -> list[Task]:

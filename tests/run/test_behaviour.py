@@ -8,8 +8,9 @@ import pytest
 
 from cosda import metrics
 from cosda.api import run_chain
-from cosda.bench import Job, run_jobs
 from cosda.bench.demo import CHAIN
+from cosda.bench.jobs import Job
+from cosda.bench.run import run_jobs
 from cosda.records.run import Run
 
 SEEDS = 2

@@ -1,29 +1,189 @@
-"""`--dry-run`: what would be done, how long it would take and how much disk it would need."""
+"""How long runs take and how much disk they need: for `--dry-run`, and for the time left of a benchmark.
+
+Seconds for each image come from the timing of finished runs of the same kind, or else from a calibration: the same run
+on a few of its images. All else is multiplication. It cannot know what else the machine will have to do, so the answer
+is an order of magnitude, and is printed as such.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
+import statistics
+import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cosda.bench.calibrate import calibrate, calibrate_source, decoding_seconds, encoding_seconds
-from cosda.bench.cost import Cost, finished_costs, kinds
+import numpy as np
+
+from cosda.bench import ENGINES
 from cosda.bench.jobs import Job, open_benchmark
-from cosda.bench.local import SPAWN, cores_here
-from cosda.bench.run import Resources, open_engine, settled
+from cosda.bench.scheduler import Resources
 from cosda.bench.tasks import Task, make_tasks
-from cosda.bench.wording import amount, duration
+from cosda.config.resolve import Plan
 from cosda.data.cache import content_key, pack_path
-from cosda.data.domain import Files
-from cosda.run.prepare import MARGIN, Machine, features_path
-from cosda.run.source import new_model
+from cosda.data.domain import Domain, Files, everything
+from cosda.errors import CosdaError
+from cosda.models.artifact import Model
+from cosda.records.run import Run, read_run
+from cosda.records.timing import images_per_second
+from cosda.run.chain import execute
+from cosda.run.prepare import MARGIN, Machine, features_path, prepare
+from cosda.run.source import new_model, source_config
+from cosda.units import amount, duration
 from cosda.watch import Watcher
+
+LOOK = 1 / 3  # a forward pass alone, as a share of a training step on the same images
+START_SECONDS, RUN_SECONDS = 5.0, 1.0  # until a worker has loaded torch; of every run besides its images
+FEW, QUICK = 8, 0.25  # images of a first calibration; where they take fewer seconds, a second one has a whole batch
+FINISHED, CALIBRATED = 2.0, 3.0  # the truth may be so many times more or less
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run, or the training of one source model, has cost."""
+
+    image: float  # seconds for each image of an epoch; 0 where nothing was trained
+    size: float  # bytes for each domain of its chain
+
+
+def cost_of(run: Run) -> Cost:
+    """What a finished run, or a source model, has cost."""
+    speed, source = images_per_second(run.timing), run.config["kind"] == "source"
+    files = [file.stat() for file in run.path.rglob("*") if file.is_file()]
+    size = sum(facts.st_size for facts in files if source or facts.st_nlink == 1)  # runs link to their source model
+    return Cost(1 / speed if speed else 0.0, size if source else size / len(run.domains))
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """What two runs, or two source models, must have in common for one to say what the other costs."""
+    settings = config["settings"]
+    batch = settings["source" if config["kind"] == "source" else "adapt"]["batch_size"]
+    label = config.get("label") or config.get("method")  # source models of most methods have neither
+    return json.dumps([config["kind"], config["benchmark"], label, settings["network"], settings["data"], batch])
+
+
+@dataclass(frozen=True)
+class Work:
+    """Images that are left of a run: to train on and to measure, and to train its source model on."""
+
+    kind: str
+    source_kind: str
+    trained: int
+    looked: int
+    source: int
+
+
+def work_left(task: Task) -> Work:
+    """What is left to do of a run, as its folder says."""
+    plan, domains = task.plan, open_benchmark(task.job.data).domains
+    source = domains[plan.domains[0]]
+    tests = sum(len(domains[name].test) for name in plan.domains)
+    (_, source_epoch), (stage, epoch) = task.reached()
+    trained, looked = 0, tests if stage < 0 else 0
+    for number, target in enumerate(plan.domains[1:], start=1):
+        if number >= stage:
+            settings, domain = plan.section("adapt", target), domains[target]
+            epochs = settings.epochs - (epoch + 1 if number == stage else 0)
+            trained += epochs * min(len(domain.train), settings.epoch_images or len(domain.train))
+            looked += epochs * (len(domain.test) + (len(source.test) if settings.measure == "source" else 0))
+            looked += 2 * tests  # the model handed on, with both kinds of BatchNorm statistics
+    settings = plan.section("source")
+    to_train = (settings.epochs - (source_epoch + 1)) * min(
+        len(source.train), settings.epoch_images or len(source.train)
+    )
+    return Work(kind_of(plan.as_json()), kind_of(source_config(plan)), trained, looked, to_train)
+
+
+class Costs(dict[str, list[Cost]]):
+    """What is known of each kind of run and of source training."""
+
+    def learn(self, folder: Path, threads: int | None = None) -> None:
+        """Take in a finished folder; nothing where it is damaged, or had another number of threads."""
+        try:
+            run = read_run(folder)
+        except CosdaError:
+            return
+        if run.done is not None and threads in (None, run.environment.get("threads")):
+            self.setdefault(kind_of(run.config), []).append(cost_of(run))
+
+    def image(self, kind: str) -> float:
+        """Seconds for each image of an epoch: of this kind where it is known, else of all that are."""
+        known = self.get(kind) or [cost for costs in self.values() for cost in costs if cost.image] or [Cost(0, 0)]
+        return statistics.median(cost.image for cost in known)
+
+    def seconds(self, work: Work) -> float:
+        """Seconds of what is left of a run, once it has its source model."""
+        trained, looked = self.image(work.kind) * work.trained, self.image(work.source_kind) * LOOK * work.looked
+        return RUN_SECONDS + trained + looked
+
+    def total(self, works: Mapping[Task, Work], slots: int) -> float:
+        """Seconds until all is done, so many at a time; the first run that needs a source model trains it."""
+        each = {task: self.seconds(work) for task, work in works.items()}
+        for task in {task.source: task for task in reversed(list(works)) if not task.source_is_ready}.values():
+            each[task] += self.image(works[task].source_kind) * works[task].source
+        return max(sum(each.values()) / slots, *each.values()) if each else 0.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a short run has cost."""
+
+    run: Cost
+    source: Cost | None  # None where a model was given
+    prepare: float  # seconds for each image until it can be read: decoded and, for a frozen encoder, encoded
+
+
+def calibrate(plan: Plan, domains: Mapping[str, Domain], machine: Machine, model: Model | None = None) -> Calibration:
+    """Do the run of a plan on a few of its images, in a temporary folder, and take the time."""
+    adapt, source, batch = plan.settings["adapt"], plan.settings["source"], plan.section("adapt").batch_size
+    for count, epochs in ((FEW, 1), (batch, 2)):  # the first also loads libraries
+        changed = {
+            "adapt": {**adapt, "epochs": min(epochs, adapt["epochs"])},
+            "source": {**source, "epochs": epochs, "holdout": 0.0},
+        }
+        short = replace(plan, domains=plan.domains[:2], settings={**plan.settings, **changed}, stages={})
+        few = {name: _spread(domains[name], count) for name in short.domains if name in domains}
+        with tempfile.TemporaryDirectory(prefix="cosda-calibration-") as folder:
+            machine = replace(machine, cache=Path(folder) / "cache", log=(), strict=False)
+            network, device, begun = model or new_model(short), machine.open(), time.perf_counter()
+            for domain in few.values():
+                prepare(domain, short, network, device, machine, Watcher())
+            seconds = (time.perf_counter() - begun) / sum(map(len, few.values()))
+            run = cost_of(execute(short, few, Path(folder), machine, model=model))
+            trained = [cost_of(read_run(path)) for path in Path(folder).glob("sources/*/")]
+        if max(cost.image for cost in (run, *trained)) * FEW > QUICK:
+            break
+    return Calibration(run, trained[0] if trained else None, seconds)
+
+
+def _spread(domain: Domain, count: int) -> Domain:
+    """Some images of a domain, from its beginning to its end."""
+    chosen = domain.train[np.unique(np.linspace(0, len(domain.train) - 1, count).astype(int))]
+    items = domain.items
+    few = Files(items.root, tuple(items.names[n] for n in chosen)) if isinstance(items, Files) else items[chosen]
+    labels = None if domain.labels is None else domain.labels[chosen]
+    return Domain(domain.name, few, labels, everything(len(chosen)), everything(len(chosen)))
+
+
+def estimate_epochs(seconds_per_image: float, images: int, epochs: int, looked: int = 0) -> float:
+    """Seconds of a training.
+
+    Args:
+        seconds_per_image: Of a training step, as `calibrate` or an earlier run gives it.
+        images: In each epoch.
+        epochs: How many.
+        looked: Images that are only measured after each epoch.
+    """
+    return epochs * seconds_per_image * (images + LOOK * looked)
+
+
+def about(seconds: float, factor: float = CALIBRATED) -> str:
+    """A time in words, with how much more or less it may be."""
+    return f"about {duration(seconds)} (between {duration(seconds / factor)} and {duration(seconds * factor)})"
 
 
 @dataclass(frozen=True)
@@ -35,6 +195,7 @@ class Estimate:
     sources: tuple[int, int]  # to train, trained
     slots: int
     seconds: float
+    factor: float  # the truth may be so many times more or less
     disk: dict[str, int]  # bytes by what they hold
     free: int
 
@@ -44,7 +205,7 @@ class Estimate:
         needed = sum(self.disk.values())
         lines = [
             f"source models: {self.sources[0]} to train, {self.sources[1]} trained",
-            f"time: about {duration(self.seconds)}, {self.slots} at a time",
+            f"time: {about(self.seconds, self.factor)}, {self.slots} at a time" if self.seconds else "time: none",
             f"disk: about {amount(needed)}{f' ({parts})' if parts else ''}; {amount(self.free)} free",
         ]
         if needed > self.free:
@@ -56,147 +217,83 @@ def estimate(
     jobs: Sequence[Job], out: Path, resources: Resources, machine: Machine, watcher: Watcher | None = None
 ) -> Estimate:
     """Resolve all jobs, and measure what one run of each kind costs where no finished run says it."""
-    out, machine = out.absolute(), settled(machine, resources)
+    out, machine, watcher = out.absolute(), resources.settle(machine), watcher or Watcher()
     tasks = make_tasks(jobs, out, machine.cache)
-    left = [task for task in tasks if task.state != "done"]
-    untrained = list({task.source: task for task in left if not task.source_is_ready}.values())
-    costs, start = _costs(left, untrained, out, resources, machine, watcher or Watcher())
-    seconds = {task: costs[kinds(task)[0]].of_run(task) for task in left}
-    training = {task: costs[kinds(task)[1]].of_source(task) for task in untrained}
-    packs, decoding = _packs(left, machine)
-    features, encoding = _features(left, machine)
-    slots = _slots(resources, out, machine)
-    work = sum(seconds.values()) + sum(training.values()) + encoding
-    longest = max((seconds[task] + training.get(task, 0.0) for task in left), default=0.0)
-    models = {task.source for task in tasks}
+    works = {task: work_left(task) for task in tasks if task.state != "done"}
+    costs = Costs()
+    for done in sorted((*out.glob("*/done.json"), *out.glob("sources/*/done.json"))):
+        costs.learn(done.parent, resources.cores)
+    origins = {kind: f"{len(known)} finished" for kind, known in costs.items()}
+    images, cache = _unprepared(list(works), machine)
+    unknown = {work.kind: task for task, work in works.items() if {work.kind, work.source_kind} - set(costs)}
+    if images and not unknown:  # what preparing an image costs is known from no finished run
+        unknown = {work.kind: task for task, work in list(works.items())[:1]}
+    prepare_seconds = 0.0
+    watcher.begin("measuring what runs cost", len(unknown), "kinds of run")
+    for task in unknown.values():
+        found = calibrate(task.plan, open_benchmark(task.job.data).domains, machine)
+        costs.setdefault(works[task].kind, [found.run])
+        costs.setdefault(works[task].source_kind, [found.source or found.run])
+        prepare_seconds = found.prepare * images
+        watcher.advance()
+    watcher.end()
+    slots = ENGINES.find(resources.engine).slots(resources, out, machine)
+    sources = {task.source: task for task in tasks}
+    untrained = [works[task] for task in sources.values() if not task.source_is_ready]
     return Estimate(
-        title=_title(jobs, tasks),
-        rows=_rows(tasks, seconds, costs),
-        sources=(len(untrained), sum((path / "done.json").exists() for path in models)),
+        title=_title(tasks),
+        rows=_rows(tasks, works, costs, origins),
+        sources=(len(untrained), len(sources) - len(untrained)),
         slots=slots,
-        seconds=start + decoding + max(longest, work / slots),
+        seconds=START_SECONDS + prepare_seconds + costs.total(works, slots) if works else 0.0,
+        factor=CALIBRATED if unknown else FINISHED,
         disk={
-            "runs": sum(costs[kinds(task)[0]].bytes_of_run(task) for task in left),
-            "source models": sum(costs[kinds(task)[1]].other_bytes for task in untrained),
-            "packed images": sum(packs.values()),
-            "features": sum(features.values()),
+            "runs": round(sum(costs[work.kind][0].size * len(task.plan.domains) for task, work in works.items())),
+            "source models": round(sum(costs[work.source_kind][0].size for work in untrained)),
+            "packed images and features": cache,
         },
         free=shutil.disk_usage(next(path for path in (out, *out.parents) if path.exists())).free,
     )
 
 
-def _costs(
-    left: Sequence[Task],
-    untrained: Sequence[Task],
-    out: Path,
-    resources: Resources,
-    machine: Machine,
-    watcher: Watcher,
-) -> tuple[dict[str, Cost], float]:
-    """What each kind of run and source model costs, and the seconds before a worker can begin."""
-    costs = finished_costs(out, resources.cores)
-    if not left:
-        return costs, 0.0
-    with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:  # a process like those that would do the runs
-        begun = time.perf_counter()
-        pool.submit(_open, machine, sorted({task.job.data for task in left})).result()
-        start = time.perf_counter() - begun
-        wanted = {kinds(task)[0]: (calibrate, task) for task in left}
-        wanted |= {kinds(task)[1]: (calibrate_source, task) for task in untrained}
-        unknown = {kind: how for kind, how in wanted.items() if kind not in costs}
-        watcher.begin("measuring what runs cost", len(unknown), "kinds of run")
-        for kind, (measure, task) in unknown.items():
-            costs[kind] = pool.submit(measure, task.plan, machine).result()
-            watcher.advance()
-        watcher.end()
-    return costs, start
+def _unprepared(tasks: Sequence[Task], machine: Machine) -> tuple[int, int]:
+    """Images whose packs or features are not in the cache yet, and the bytes of those."""
+    if not tasks:
+        return 0, 0
+    images, size = 0, 0
+    plan = tasks[0].plan  # all runs of a benchmark have one network
+    model, frozen = new_model(plan), plan.settings["network"]["freeze_encoder"]
+    encoder, side = model.network.encoder, round(model.preprocessing.size * MARGIN)
+    for data, name in dict.fromkeys((task.job.data, name) for task in tasks for name in task.plan.domains):
+        domain, files = open_benchmark(data)[name], {}
+        if machine.pack and domain.kind == "files":
+            files[pack_path(domain, side, machine.cache)] = side * side * 3
+        if frozen and domain.kind != "features":
+            key = content_key(domain, machine.cache)
+            path = features_path(key, encoder, model.preprocessing, machine.cache)
+            files[path] = 4 * int(encoder.width)  # type: ignore[arg-type]
+        missing = sum(bytes_ for path, bytes_ in files.items() if not path.exists())
+        images, size = images + (len(domain) if missing else 0), size + len(domain) * missing
+    return images, size
 
 
-def _open(machine: Machine, data: Iterable[str]) -> None:
-    """What a worker does before its first run."""
-    machine.open()
-    for name in data:
-        open_benchmark(name)
+def _title(tasks: Sequence[Task]) -> str:
+    rows, chains = len({task.plan.label for task in tasks}), len({task.plan.domains for task in tasks})
+    seeds = len({task.plan.seed for task in tasks})
+    return f"{tasks[0].plan.benchmark}: {rows} methods × {chains} chains × {seeds} seeds = {len(tasks)} runs"
 
 
-def _slots(resources: Resources, out: Path, machine: Machine) -> int:
-    """Runs at a time."""
-    if resources.engine == "ray" and resources.address is None:  # the cluster that would be started here
-        return resources.workers or max(1, cores_here() // resources.cores)
-    if resources.engine == "ray":
-        out.mkdir(parents=True, exist_ok=True)  # to see whether all nodes see it
-    with closing(open_engine(resources, out, machine)) as engine:
-        return max(1, engine.free())
-
-
-def _packs(left: Sequence[Task], machine: Machine) -> tuple[dict[Path, int], float]:
-    """Bytes of the packs that are to be made, and the seconds for it; all cores decode together."""
-    packs: dict[Path, int] = {}
-    seconds = 0.0
-    for task in _networks(left) if machine.pack else ():
-        size = round(new_model(task.plan).preprocessing.size * MARGIN)
-        for domain in _domains(left, task):
-            if isinstance(domain.items, Files):
-                path = pack_path(domain, size, machine.cache)
-                if path not in packs and not path.exists():
-                    packs[path] = len(domain) * size * size * 3
-                    seconds += len(domain) * decoding_seconds(domain, size) / cores_here()
-    return packs, seconds
-
-
-def _features(left: Sequence[Task], machine: Machine) -> tuple[dict[Path, int], float]:
-    """Bytes of the features that frozen encoders are to compute, and the seconds for it."""
-    features: dict[Path, int] = {}
-    seconds = 0.0
-    for task in _networks(left):
-        if task.plan.settings["network"]["freeze_encoder"] and task.plan.input_width is None:
-            model = new_model(task.plan)
-            new = 0
-            for domain in _domains(left, task):
-                key = content_key(domain, machine.cache)
-                path = features_path(key, model.network.encoder, model.preprocessing, machine.cache)
-                if path not in features and not path.exists():
-                    features[path] = len(domain) * int(model.network.encoder.width) * 4  # type: ignore[arg-type]
-                    new += len(domain)
-            seconds += new * encoding_seconds(task.plan, machine) if new else 0.0
-    return features, seconds
-
-
-def _networks(left: Sequence[Task]) -> list[Task]:
-    """A task for each network: its settings, and the seed, by which one without given weights begins."""
-    return list({_network(task): task for task in left}.values())
-
-
-def _network(task: Task) -> str:
-    settings = task.plan.settings
-    frozen = settings["network"]["freeze_encoder"]
-    return repr((settings["network"], settings["data"], task.plan.seed if frozen else None))
-
-
-def _domains(left: Sequence[Task], task: Task) -> list[Any]:
-    """All domains on which runs with the network of a task will look."""
-    alike = [other for other in left if _network(other) == _network(task)]
-    found = {(other.job.data, name): other for other in alike for name in other.plan.domains}
-    return [open_benchmark(data)[name] for data, name in found]
-
-
-def _title(jobs: Sequence[Job], tasks: Sequence[Task]) -> str:
-    methods = len({(job.method, job.ablation) for job in jobs})
-    chains, seeds = len({job.domains for job in jobs}), len({job.seed for job in jobs})
-    return f"{tasks[0].plan.benchmark}: {methods} methods × {chains} chains × {seeds} seeds = {len(tasks)} runs"
-
-
-def _rows(tasks: Sequence[Task], seconds: dict[Task, float], costs: dict[str, Cost]) -> list[dict[str, Any]]:
-    groups: dict[str, list[Task]] = {}
-    for task in tasks:
-        groups.setdefault(task.plan.label, []).append(task)
+def _rows(
+    tasks: Sequence[Task], works: Mapping[Task, Work], costs: Costs, origins: Mapping[str, str]
+) -> list[dict[str, Any]]:
     rows = []
-    for label, group in groups.items():
-        states = Counter(task.state for task in group)
-        left = [task for task in group if task in seconds]
+    for label in dict.fromkeys(task.plan.label for task in tasks):
+        group = [task for task in tasks if task.plan.label == label]
+        left = [works[task] for task in group if task in works]
+        states = [task.state for task in group]
         row: dict[str, Any] = {"method": label, "runs": len(group)}
-        row |= {state: states[state] for state in ("done", "partial", "missing")}
-        row["a run"] = duration(sum(seconds[task] for task in left) / len(left)) if left else "–"
-        row["measured by"] = ", ".join(sorted({costs[kinds(task)[0]].origin for task in left})) or "–"
+        row |= {state: states.count(state) for state in ("done", "partial", "missing")}
+        row["a run"] = duration(statistics.mean(map(costs.seconds, left))) if left else "–"
+        row["measured by"] = origins.get(left[0].kind, "calibration") if left else "–"
         rows.append(row)
     return rows

@@ -5,12 +5,14 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cosda.api import run_chain
-from cosda.bench.jobs import Job, open_benchmark
 from cosda.errors import CosdaError
-from cosda.run.prepare import Machine
 from cosda.watch import Watcher
+
+if TYPE_CHECKING:  # these load torch, which only the process that works needs
+    from cosda.bench.jobs import Job
+    from cosda.run.prepare import Machine
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class _Notes(Watcher):
 
 def do_work(work: Work) -> Answer:
     """Do one run or what is left of it. A failure is an answer too, and not an error of the process."""
+    from cosda.api import run_chain
+    from cosda.bench.jobs import open_benchmark
+
     notes, job = _Notes(), work.job
     try:
         run = run_chain(

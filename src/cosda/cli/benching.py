@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cosda.bench import ENGINES
 from cosda.cli.app import app, open_machine, setting_changes, watcher
 from cosda.cli.options import (
     Batch,
@@ -33,7 +34,7 @@ from cosda.cli.options import (
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Runs at a time; default: one a GPU, or one for every --cores-per-run cores.")
 ]
-Engine = Annotated[str, typer.Option(help="local (processes on this machine) or ray (a cluster).")]
+Engine = Annotated[str, typer.Option(help=f"Where runs are done. {ENGINES.described()}.")]
 Address = Annotated[
     str | None, typer.Option(help="Ray cluster, host:port or auto; default: start one on this machine.")
 ]
@@ -100,7 +101,9 @@ def bench(
 
     Example:  cosda bench digits --methods source,cosda --pairs "print>hand,hand>print" --seeds 3
     """
-    from cosda.bench import Resources, expand, run_jobs
+    from cosda.bench.jobs import expand
+    from cosda.bench.run import run_jobs
+    from cosda.bench.scheduler import Resources
     from cosda.cli import progress as terminal
     from cosda.cli.live import open_onlooker
 
@@ -128,16 +131,16 @@ def bench(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="How many; with several, all methods run.")] = 1,
     workers: Workers = None,
     quiet: Quiet = False,
 ) -> None:
-    """See it work on the embedded benchmark, in minutes.
+    """See it work on the embedded benchmark, in two minutes.
 
-    Trains source models, runs the baseline, SHOT, NRC, AaD, CoSDA and its compositions, and AaD with the slow carry
-    along a chain of four domains, prints the table and writes the report.
+    Trains a source model, runs the baseline, AaD, CoSDA, and AaD with the slow carry along a chain of four domains,
+    prints the table and writes the report. With several seeds also SHOT, NRC and the compositions of CoSDA run.
 
-    Example:  cosda demo --seeds 1
+    Example:  cosda demo --seeds 3
     """
     from cosda.bench.demo import run_demo
     from cosda.cli import progress as terminal

@@ -1,10 +1,15 @@
-"""Numbers and reasons as a person says them."""
+"""Durations and sizes in the unit that a person would choose. No torch."""
 
 from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that fits."""
+    """Seconds in the unit that fits.
+
+    Example:
+        >>> duration(754)
+        '13 min'
+    """
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     if seconds < 90 * 60:
@@ -13,15 +18,14 @@ def duration(seconds: float) -> str:
 
 
 def amount(size: float) -> str:
-    """Bytes in the unit that fits."""
+    """Bytes in the unit that fits.
+
+    Example:
+        >>> amount(3_000_000)
+        '3 MiB'
+    """
     for unit in ("B", "KiB", "MiB"):
         if size < 1000:
             return f"{size:.0f} {unit}"
         size /= 1024
     return f"{size:.1f} GiB"
-
-
-def first_line(reason: str) -> str:
-    """What fits into a line of a reason: of a traceback the last line, which names the error."""
-    lines = reason.strip().splitlines() or [""]
-    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
