@@ -110,7 +110,9 @@ def prepare(
             model = _adopted(replace(model, network=copy.deepcopy(model.network)), plan, domains, watcher)
         model.network.arithmetic = open_arithmetic(plan.network.precision, machine.compile, device, watcher)
         to_device(model.network, device)
-        readable = {name: _ready(domain, plan, model, device, machine, watcher) for name, domain in domains.items()}
+        readable = {
+            name: make_readable(domain, plan, model, device, machine, watcher) for name, domain in domains.items()
+        }
         _check_targets(plan, readable)
         yield Prepared(plan, model, readable, device, machine, watcher)
 
@@ -148,7 +150,7 @@ def _check_targets(plan: Plan, domains: Mapping[str, Domain]) -> None:
             raise CosdaError(f"the rule 'oracle' chooses by labels, and '{target}' has none. Take another --select.")
 
 
-def _ready(
+def make_readable(
     domain: Domain, plan: Plan, model: Model, device: torch.device, machine: Machine, watcher: Watcher
 ) -> Domain:
     """What a run reads: images, or features where the plan freezes the encoder."""
