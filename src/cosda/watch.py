@@ -22,4 +22,4 @@ class Watcher:
         """The task is done; ``facts`` are worth a line."""
 
     def measured(self, stage: int, epoch: int | None, domain: str, accuracy: float) -> None:
-        """A model was measured on a domain; ``epoch`` is None for the model that the stage hands on."""
+        """A model has this headline accuracy on a domain; ``epoch`` is None for the final model of the stage."""

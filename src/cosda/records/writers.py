@@ -28,7 +28,6 @@ from cosda.records.folder import RunFolder
 from cosda.records.run import Run, read_run
 from cosda.watch import Watcher
 
-SUMMARY = ("average", "adaptation", "source_drop", "bwt", "forgetting")
 UPLOAD_SECONDS = 120.0  # what W&B gets at the end of a run; without a limit it would wait for its network for ever
 
 
@@ -67,7 +66,7 @@ def rows(run: Run) -> list[Row]:
             row.values.update(_cost(facts))
     if run.config["kind"] == "adapt" and (summary := run.summary())["accuracy"] is not None:
         last = found[len(run.domains) - 1, None].values
-        last.update({f"summary/{name}": summary[name] for name in SUMMARY if summary[name] is not None})
+        last.update({f"summary/{name}": summary[name] for name in metrics.MEASURES if summary[name] is not None})
     return list(found.values())
 
 

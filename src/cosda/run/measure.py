@@ -81,9 +81,10 @@ class Measurer:
         images, correct = counts(matrix)
         facts = {"domain": name, "split": "test", "images": images, "correct": correct}
         self.folder.append(kind, stage=stage, epoch=epoch, **facts, **more)
+        accuracy = metrics.accuracy(self.plan.headline, correct, images)
         if kind == "accuracy":
-            self.watcher.measured(stage, epoch, name, sum(correct) / sum(images))
-        return metrics.accuracy(self.plan.headline, correct, images)
+            self.watcher.measured(stage, epoch, name, accuracy)
+        return accuracy
 
     def embed(self, network: Network, stage: int) -> None:
         """Keep features of a sample of each domain for the report's t-SNE."""
