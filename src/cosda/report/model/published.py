@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 
 from cosda.records.run import Run
@@ -55,7 +55,7 @@ def label_of(run: Run) -> str:
 def _all() -> dict[Key, dict[str, dict[str, float]]]:
     """(benchmark, chain, label) -> class -> measure -> fraction."""
     numbers: dict[Key, dict[str, dict[str, float]]] = {}
-    text = files("cosda.report.model").joinpath("published.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("published.csv").read_text(encoding="utf-8")
     for line in csv.DictReader(text.splitlines()):
         key = (line["benchmark"], tuple(map(_plain, line["chain"].split(">"))), line["method"])
         of_class = numbers.setdefault(key, {}).setdefault(line["class"], {})
