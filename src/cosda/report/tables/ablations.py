@@ -67,9 +67,9 @@ def _table(sections: list[Section], family: Family) -> Table | None:
     members = {name: _member(groups, sections, places) for name, groups in family.items()}
     rows = [_row(name, member, members[whole], len(columns)) for name, member in members.items()]
     title = f"{sections[0].benchmark}: {whole} without its parts"
-    make = joined_table if len(sections) > 1 else lambda found, *rest: table_of(found[0], *rest)
-    table = with_best(make(sections, title, [*columns, *changes], rows))
-    table = replace(table, notes=(_note(whole, [sections[i].domains for i in places]),))
+    content = title, [*columns, *changes], rows
+    table = table_of(sections[0], *content) if len(sections) == 1 else joined_table(sections, *content)
+    table = with_best(replace(table, notes=(_note(whole, [sections[i].domains for i in places]),)))
     for j in range(2):  # accuracy and drop
         values = {
             name: {key: numbers_of_run[j] for key, numbers_of_run in numbers.items() if key[0] in places}

@@ -35,8 +35,8 @@ Place = tuple[int, ...]  # the sections that a column is the mean of
 
 def both_columns(title: str, block: str = "", domains: tuple[str, ...] = (), average: bool = False) -> list[Column]:
     """A column for the accuracy and one for the drop."""
-    place = {"block": block, "domains": domains, "average": average}
-    return [Column(title, name, larger_is_better=name == "accuracy", **place) for name in BOTH]  # type: ignore[arg-type]
+    accuracy = Column(title, "accuracy", block=block, domains=domains, average=average)
+    return [accuracy, replace(accuracy, measure="drop", larger_is_better=False)]
 
 
 def measured(group: Group | None) -> dict[int, Numbers]:
