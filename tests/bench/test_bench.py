@@ -89,7 +89,7 @@ def test_carry_rules_are_rows_beside_each_other(vectors: str, tmp_path: Path) ->
 
 
 def test_a_setting_asked_for_by_name_wins_over_the_carry_rule(vectors: str, tmp_path: Path) -> None:
-    changes = (*QUICK, "adapt.carry_share=0.7")
+    changes = (*QUICK, "adapt.carry=interpolate=0.7")
     (task,) = make_tasks(jobs_of(vectors, "aad", "one>two", carry="interpolate=0.3", changes=changes), tmp_path, None)
     assert task.plan.label == "aad (carry interpolate 0.7)"
 
@@ -97,10 +97,11 @@ def test_a_setting_asked_for_by_name_wins_over_the_carry_rule(vectors: str, tmp_
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("auto=0.5", "'auto' takes no share"),
-        ("interpolate=much", "'much' is no number"),
-        ("interpolate=2", "carry_share"),
-        ("lastly", "it must be one of last, interpolate, along, auto"),
+        ("last=0.5", "'last' takes no value"),
+        ("interpolate=much", "share = 'much' is not possible"),
+        ("interpolate=2", "a number from 0 to 1"),
+        ("lastly", "Known: last, interpolate, along, auto"),
+        ("0.5", r"did you mean interpolate=0\.5\?"),
     ],
 )
 def test_wrong_carry_rules(vectors: str, tmp_path: Path, rule: str, said: str) -> None:
