@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from cosda.bench.jobs import Job, expand
+from cosda.config.request import Request, parse_changes
 from cosda.records.run import find_runs
 from cosda.report import render_report
 from tiny import tiny_benchmark
@@ -75,3 +77,10 @@ def results(out: Path) -> dict[str, bytes]:
         for path in sorted(out.rglob("*"))
         if path.is_file() and path.name != "timing.jsonl" and path.suffix != ".lock"
     }
+
+
+def jobs_of(data: str, methods: str = "all", pairs: str = "", chains: str = "", **options: Any) -> list[Job]:
+    """The jobs of a benchmark, as a command would ask for them; ``changes`` are texts as of --set."""
+    shared = {key: options.pop(key) for key in ("variant", "select") if key in options}
+    request = Request(changes=parse_changes(options.pop("changes", ())), **shared)
+    return expand(data, request, methods=methods, pairs=pairs, chains=chains, **options)

@@ -1,4 +1,4 @@
-"""Pure functions of an accuracy matrix.
+"""Pure functions of an accuracy matrix, and the measures that every run, log and report shows.
 
 ``accuracy[stage][domain]`` holds the accuracy on each domain of the chain after each stage, in chain order:
 stage 0 is the source model and domain 0 the source. The paper's R (row = domain, column = stage, both
@@ -8,7 +8,11 @@ counted from 1) is the transpose: R[i, j] = accuracy[j - 1][i - 1]. Values are f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from cosda.registry import Registry
 
 Matrix = Sequence[Sequence[float]]
 
@@ -97,3 +101,87 @@ def per_class(correct: Sequence[int], images: Sequence[int]) -> float:
 def accuracy(headline: str, correct: Sequence[int], images: Sequence[int]) -> float:
     """The accuracy that a benchmark goes by: ``per-class`` or ``top1``."""
     return per_class(correct, images) if headline == "per-class" else top1(correct, images)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of a run, computed from its accuracy matrix; all are fractions, shown in percent."""
+
+    title: str
+    meaning: str  # for readers of a report
+    compute: Callable[[Matrix], float | None]  # None where a chain has no such number
+    undefined: str = ""  # why some chains have none
+    larger_is_better: bool = True
+    short: bool = True  # False: not in the terminal's tables, which have little room; everything else shows it
+
+
+# To add a measure: a function above and an entry here. Summaries, logs, reports and comparisons take them from here.
+MEASURES: Registry[Measure] = Registry(
+    "measure",
+    {
+        "average": Measure(
+            "Average",
+            "Mean accuracy over all domains of the chain, source included, after the last stage: how good the final "
+            "model is on everything it has seen.",
+            average_accuracy,
+        ),
+        "adaptation": Measure(
+            "Adaptation",
+            "Mean over the targets of the accuracy right after adapting to each: how well the method learns.",
+            adaptation,
+            undefined="the chain has no target",
+        ),
+        "source_drop": Measure(
+            "Source drop",
+            "Accuracy on the source before any adaptation minus after the last stage, in percentage points. "
+            "Positive means forgetting; lower is better.",
+            source_drop,
+            larger_is_better=False,
+        ),
+        "harmonic": Measure(
+            "Harmonic mean",
+            "Harmonic mean of adaptation and of the accuracy on the source after the last stage: high only where both "
+            "are high.",
+            harmonic_mean,
+            undefined="the chain has no target",
+            short=False,
+        ),
+        "bwt": Measure(
+            "BWT",
+            "Backward transfer: the mean, over all domains but the last one, of the accuracy at the end minus the "
+            "accuracy right after that domain's own stage, in percentage points. The source counts as the first "
+            "domain. Negative means forgetting; higher is better.",
+            backward_transfer,
+            undefined="the chain has no earlier domain",
+        ),
+        "bwt_targets": Measure(
+            "BWT, targets",
+            "Backward transfer averaged over the earlier targets alone, without the source.",
+            partial(backward_transfer, include_source=False),
+            undefined="needs a chain of two targets or more",
+            short=False,
+        ),
+        "forgetting": Measure(
+            "Forgetting",
+            "Mean, over all domains but the last one, of the best accuracy since that domain's own stage minus the "
+            "accuracy at the end, in percentage points. Lower is better.",
+            forgetting,
+            undefined="the chain has no earlier domain",
+            larger_is_better=False,
+            short=False,
+        ),
+        "forward_transfer": Measure(
+            "Forward transfer",
+            "Mean, over the targets after the first, of the accuracy just before adapting to it minus the source "
+            "model's, in percentage points: what earlier targets teach about the later ones.",
+            forward_transfer,
+            undefined="needs a chain of two targets or more",
+            short=False,
+        ),
+    },
+)
+
+
+def summary(accuracy: Matrix) -> dict[str, float | None]:
+    """Every measure by its name; None where the chain has no such number."""
+    return {name: measure.compute(accuracy) for name, measure in MEASURES.items()}

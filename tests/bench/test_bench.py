@@ -7,70 +7,81 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import sys
 import threading
-import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from benches import LONG_BENCH, LONGER, QUICK, bench, command, lines_recorded, results, table
-from cosda.bench import Board, Onlooker, Resources, expand, run_jobs
+from benches import LONG_BENCH, LONGER, QUICK, bench, command, jobs_of, lines_recorded, results, table
+from cosda.bench.board import Board, Onlooker
+from cosda.bench.estimate import LOOK, RUN_SECONDS, work_left
 from cosda.bench.local import local_devices
-from cosda.bench.scheduler import choose
+from cosda.bench.run import run_jobs
+from cosda.bench.scheduler import Resources, choose
 from cosda.bench.tasks import Task, make_tasks
 from cosda.config.resolve import ablations
 from cosda.errors import CosdaError
+from cosda.files import write_json
 from cosda.methods import METHODS
+from cosda.run.source import source_config
+from waiting import HANG, ended, wait_until
 
 # --- What is asked for ------------------------------------------------------------------------------------------------
 
 
 def test_all_pairs_and_the_default_chain(vectors: str) -> None:
-    jobs = expand(vectors, "source,cosda", "all", "default", seeds=2)
+    jobs = jobs_of(vectors, "source,cosda", "all", "default", seeds=2)
     assert len(jobs) == 2 * (6 + 1) * 2
     assert len(set(jobs)) == len(jobs)
-    assert {job.domains for job in jobs if len(job.domains) == 3} == {("one", "two", "three")}
-    assert {job.method for job in expand(vectors, "all", "one>two")} == set(METHODS)
+    assert {job.chain for job in jobs if len(job.chain) == 3} == {("one", "two", "three")}
+    assert {job.request.method for job in jobs_of(vectors, "all", "one>two")} == set(METHODS)
 
 
 def test_named_pairs_and_chains(vectors: str) -> None:
-    jobs = expand(vectors, "bn", "one>two, two>one", "three>one>two")
-    assert [job.domains for job in jobs] == [("one", "two"), ("two", "one"), ("three", "one", "two")]
+    jobs = jobs_of(vectors, "bn", "one>two, two>one", "three>one>two")
+    assert [job.chain for job in jobs] == [("one", "two"), ("two", "one"), ("three", "one", "two")]
 
 
 def test_first_letters_name_domains(vectors: str) -> None:
-    jobs = expand(vectors, "bn", "O2TW,th2o", "Th>O>tw")
-    assert [job.domains for job in jobs] == [("one", "two"), ("three", "one"), ("three", "one", "two")]
+    jobs = jobs_of(vectors, "bn", "O2TW,th2o", "Th>O>tw")
+    assert [job.chain for job in jobs] == [("one", "two"), ("three", "one"), ("three", "one", "two")]
 
 
 def test_without_pairs_and_chains_it_is_the_default_chain(vectors: str) -> None:
-    assert [job.domains for job in expand(vectors, "bn")] == [("one", "two", "three")]
+    assert [job.chain for job in jobs_of(vectors, "bn")] == [("one", "two", "three")]
 
 
 def test_all_chains_are_all_orders(vectors: str) -> None:
-    assert len(expand(vectors, "bn", chains="all")) == 6
+    assert len(jobs_of(vectors, "bn", chains="all")) == 6
 
 
 def test_the_profile_is_left_out_where_a_method_has_none(vectors: str) -> None:
-    jobs = expand(vectors, "source,cosda", "one>two", variant="authors")
-    assert [job.variant for job in jobs] == [None, "authors"]
+    jobs = jobs_of(vectors, "source,cosda", "one>two", variant="authors")
+    assert [job.request.variant for job in jobs] == [None, "authors"]
 
 
 def test_ablations_come_beside_the_plain_methods(vectors: str) -> None:
-    jobs = expand(vectors, "nrc,cosda", "one>two", ablate="all")
-    assert [(job.method, job.ablation) for job in jobs] == [
+    jobs = jobs_of(vectors, "nrc,cosda", "one>two", ablate="all")
+    assert [(job.request.method, job.request.ablation) for job in jobs] == [
         ("nrc", None),
         ("cosda", None),
         *(("cosda", name) for name in ablations("cosda")),
     ]
-    few = expand(vectors, "nrc,cosda", "one>two", ablate="no-mi")
-    assert [(job.method, job.ablation) for job in few] == [("nrc", None), ("cosda", None), ("cosda", "no-mi")]
+    few = jobs_of(vectors, "nrc,cosda", "one>two", ablate="no-mi")
+    assert [(job.request.method, job.request.ablation) for job in few] == [
+        ("nrc", None),
+        ("cosda", None),
+        ("cosda", "no-mi"),
+    ]
 
 
 def test_carry_rules_are_rows_beside_each_other(vectors: str, tmp_path: Path) -> None:
-    jobs = expand(vectors, "source,aad", "one>two", carry="last, interpolate=0.3, last", changes=QUICK)
-    assert [(job.method, job.carry) for job in jobs] == [("source", None), ("aad", "last"), ("aad", "interpolate=0.3")]
+    jobs = jobs_of(vectors, "source,aad", "one>two", carry="last, interpolate=0.3, last", changes=QUICK)
+    carried = [(job.request.method, [change.value for change in job.request.changes[:-3]]) for job in jobs]
+    assert carried == [("source", []), ("aad", ["last"]), ("aad", ["interpolate=0.3"])]
     labels = [task.plan.label for task in make_tasks(jobs, tmp_path, None)]
     assert labels == ["source", "aad", "aad (carry interpolate 0.3)"]
     assert "carry interpolate=0.3" in str(jobs[-1])
@@ -78,23 +89,24 @@ def test_carry_rules_are_rows_beside_each_other(vectors: str, tmp_path: Path) ->
 
 
 def test_a_setting_asked_for_by_name_wins_over_the_carry_rule(vectors: str, tmp_path: Path) -> None:
-    changes = (*QUICK, "adapt.carry_share=0.7")
-    (task,) = make_tasks(expand(vectors, "aad", "one>two", carry="interpolate=0.3", changes=changes), tmp_path, None)
+    changes = (*QUICK, "adapt.carry=interpolate=0.7")
+    (task,) = make_tasks(jobs_of(vectors, "aad", "one>two", carry="interpolate=0.3", changes=changes), tmp_path, None)
     assert task.plan.label == "aad (carry interpolate 0.7)"
 
 
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("auto=0.5", "'auto' takes no share"),
-        ("interpolate=much", "'much' is no number"),
-        ("interpolate=2", "carry_share"),
-        ("lastly", "it must be one of last, interpolate, along, auto"),
+        ("last=0.5", "'last' takes no value"),
+        ("interpolate=much", "share = 'much' is not possible"),
+        ("interpolate=2", "a number from 0 to 1"),
+        ("lastly", "Known: last, interpolate, along, auto"),
+        ("0.5", r"did you mean interpolate=0\.5\?"),
     ],
 )
 def test_wrong_carry_rules(vectors: str, tmp_path: Path, rule: str, said: str) -> None:
     with pytest.raises(CosdaError, match=said):
-        make_tasks(expand(vectors, "aad", "one>two", carry=f"last,{rule}"), tmp_path, None)
+        make_tasks(jobs_of(vectors, "aad", "one>two", carry=f"last,{rule}"), tmp_path, None)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +127,7 @@ def test_wrong_carry_rules(vectors: str, tmp_path: Path, rule: str, said: str) -
 )
 def test_wrong_requests(vectors: str, options: dict[str, str], said: str) -> None:
     with pytest.raises(CosdaError, match=said):
-        expand(vectors, **options)  # type: ignore[arg-type]
+        jobs_of(vectors, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +140,61 @@ def test_wrong_requests(vectors: str, options: dict[str, str], said: str) -> Non
 )
 def test_wrong_engines(vectors: str, tmp_path: Path, resources: Resources, said: str) -> None:
     with pytest.raises(CosdaError, match=said):
-        run_jobs(expand(vectors, "source", "one>two", changes=QUICK), tmp_path, resources)
+        run_jobs(jobs_of(vectors, "source", "one>two", changes=QUICK), tmp_path, resources)
+
+
+OWN_ENGINE = """
+from cosda.bench import ENGINES
+from cosda.bench.scheduler import Ended, Engine
+from cosda.bench.worker import Work, do_work
+
+
+class Here(Engine):
+    title = "one run after the other in this process"
+
+    def __init__(self, out, machine):
+        self.out, self.machine, self.task = out, machine, None
+
+    @classmethod
+    def open(cls, resources, out, machine, say):
+        say("somebody else's engine")
+        return cls(out, machine)
+
+    def free(self):
+        return int(self.task is None)
+
+    def start(self, task):
+        self.task = task
+
+    def wait(self, seconds):
+        task, self.task = self.task, None
+        return [Ended(task, do_work(Work(task.job, task.plan.name, self.out, self.machine)))]
+
+
+ENGINES["here"] = Here  # the one line
+from cosda.cli import main
+main()
+"""
+
+
+def test_a_program_may_bring_its_own_engine(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
+    program = tmp_path / "own.py"
+    program.write_text(OWN_ENGINE)
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, str(program), "bench", *words], capture_output=True, text=True)
+
+    told = " ".join(call("--help").stdout.split())
+    assert "here: one run after the other in this process" in told
+    assert "local: processes on this machine" in told
+    out, sets = tmp_path / "runs", [word for change in LONGER for word in ("--set", change)]
+    done = call(vectors, "--out", str(out), *sets, *LONG_BENCH, "--engine", "here")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stderr.splitlines()[0]) == {"event": "note", "text": "somebody else's engine"}
+    assert table(out) == table(undisturbed)
+    assert results(out) == results(undisturbed)
+    plan = call(vectors, "--out", str(tmp_path / "none"), *sets, "--methods", "source", "--engine", "here", "--dry-run")
+    assert ", 1 at a time" in plan.stdout
 
 
 def test_a_worker_for_every_so_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +219,7 @@ def test_a_worker_for_every_gpu_or_several(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_run_waits_for_a_source_model_while_there_is_other_work(vectors: str, tmp_path: Path) -> None:
-    jobs = expand(vectors, "source,bn", "one>two,two>one", seeds=2, changes=QUICK)
+    jobs = jobs_of(vectors, "source,bn", "one>two,two>one", seeds=2, changes=QUICK)
     tasks = make_tasks(jobs, tmp_path, None)
     first = choose(tasks, [])
     assert first is tasks[0]
@@ -170,29 +236,57 @@ def test_no_run_waits_for_a_source_model_while_there_is_other_work(vectors: str,
     assert choose([task for task in tasks if task.source == first.source], [first]) is not None
 
 
-def test_time_left_follows_the_finished_runs_of_a_method(vectors: str, tmp_path: Path) -> None:
-    tasks = make_tasks(expand(vectors, "source,cosda", "one>two", seeds=3, changes=QUICK), tmp_path, None)
-    now = [0.0]
-    board = Board(tasks, Onlooker(), clock=lambda: now[0])
+def finish(task: Task, seconds: float, source_seconds: float) -> None:
+    """Leave what a finished run would, with so many seconds for each epoch."""
+    for folder, config, stage, epoch_seconds in (
+        (task.path, task.plan.as_json(), 1, seconds),
+        (task.source, source_config(task.plan), 0, source_seconds),
+    ):
+        epochs = task.plan.section("adapt" if stage else "source").epochs
+        facts = [{"stage": stage, "epoch": n, "seconds": epoch_seconds, "images": 20} for n in range(epochs)]
+        write_json(folder / "config.json", config)
+        (folder / "timing.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in facts))
+        write_json(folder / "done.json", {})
+
+
+def test_time_left_follows_the_epochs_of_finished_runs(vectors: str, tmp_path: Path) -> None:
+    changes = ("epochs=10", "source.epochs=5")
+    tasks = make_tasks(jobs_of(vectors, "nrc,cosda", "one>two", seeds=3, changes=changes), tmp_path, None)
+    board = Board(tasks, Onlooker())
     assert board.seconds_left() is None
     assert board.counts == {"done": 0, "running": 0, "failed": 0, "left": 6}
+    works = [work_left(task) for task in tasks]
+    assert {work.trained for work in works} == {10 * 20}
+    assert {work.source for work in works} == {5 * 20}
+    looks = LOOK * works[0].looked * 0.06 / 20  # the source model is the plain network
+
     board.start(tasks[0])
-    now[0] = 10.0
+    finish(tasks[0], 0.5, 0.06)
     board.finish(tasks[0])
-    assert board.seconds_left() == pytest.approx(5 * 10)  # all that is known is the first run
+    nrc = RUN_SECONDS + 10 * 0.5 + looks
+    training = 5 * 0.06
+    unknown = nrc - 10 * (0.5 - (0.5 + 0.06) / 2)  # of cosda nothing is known, so all that is known tells
+    assert board.seconds_left() == pytest.approx(2 * nrc + 3 * unknown + 2 * training)
+
     board.start(tasks[3])
-    now[0] = 12.0
+    finish(tasks[3], 2.0, 0.06)
     board.finish(tasks[3])
+    cosda = RUN_SECONDS + 10 * 2.0 + looks
+    assert board.seconds_left() == pytest.approx(2 * nrc + 2 * cosda + 2 * training)
+
     board.start(tasks[1])
     board.start(tasks[4])
-    now[0] = 13.0
-    assert board.seconds_left() == pytest.approx(((10 - 1) + 10 + (2 - 1) + 2) / 2)
+    finish(tasks[4], 2.0, 0.06)
+    (tasks[4].path / "done.json").unlink()
+    (tasks[4].path / "timing.jsonl").write_text('{"stage":1,"epoch":3,"seconds":2.0,"images":20}\n{"stage":1,"ep')
+    begun = cosda - 4 * (2.0 + LOOK * (20 + 20) * 0.06 / 20) - LOOK * 40 * 0.06 / 20  # four epochs of it are done
+    assert board.seconds_left() == pytest.approx((nrc + begun + nrc + cosda + training) / 2)
     board.fail(tasks[1], "no")
     assert board.counts == {"done": 2, "running": 1, "failed": 1, "left": 2}
 
 
 def test_the_plan_of_the_parent_is_that_of_the_run(vectors: str, tmp_path: Path) -> None:
-    jobs = expand(vectors, "cosda,gsfda", "one>two", ablate="no-mi", select="entropy", changes=QUICK)
+    jobs = jobs_of(vectors, "cosda,gsfda", "one>two", ablate="no-mi", select="entropy", changes=QUICK)
     outcome = run_jobs(jobs, tmp_path, Resources(workers=1))
     assert not outcome.failed
     tasks = make_tasks(jobs, tmp_path, None)
@@ -218,9 +312,9 @@ def test_a_failing_run_does_not_stop_the_others(vectors: str, tmp_path: Path) ->
     assert "became unusable" in last
     assert all(name in done.stdout for name in good)
 
-    (task,) = make_tasks(expand(vectors, bad, "one>two", changes=changes), tmp_path, None)
+    (task,) = make_tasks(jobs_of(vectors, bad, "one>two", changes=changes), tmp_path, None)
     assert "became unusable" in (task.path / "failed.json").read_text()
-    jobs = expand(vectors, ",".join(good), "one>two", changes=changes)
+    jobs = jobs_of(vectors, ",".join(good), "one>two", changes=changes)
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if task.path not in path.parents}
     assert len(run_jobs(jobs, tmp_path).runs) == 2
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
@@ -240,14 +334,14 @@ class Assassin(Onlooker):
             threading.Thread(target=self._kill, args=(task,)).start()
 
     def _kill(self, task: Task) -> None:
-        while not (workers := multiprocessing.active_children()) or not (task.path / self.moment).exists():
-            time.sleep(0.01)
-        for worker in workers:
+        reached, done = task.path / self.moment, task.path / "done.json"
+        wait_until(lambda: (multiprocessing.active_children() and reached.exists()) or done.exists(), str(task.job))
+        for worker in multiprocessing.active_children():
             os.kill(worker.pid or 0, signal.SIGKILL)
 
 
 def test_a_worker_that_is_killed_costs_nothing_but_time(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
-    jobs = expand(vectors, "cosda", "one>two", changes=LONGER)
+    jobs = jobs_of(vectors, "cosda", "one>two", changes=LONGER)
     assassin = Assassin(2, "checkpoint/last.safetensors")
     outcome = run_jobs(jobs, tmp_path, Resources(workers=1), onlooker=assassin)
     assert not outcome.failed
@@ -260,7 +354,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(vectors: str, undisturbe
 
 
 def test_a_run_that_always_kills_its_worker_is_a_failure_with_a_reason(vectors: str, tmp_path: Path) -> None:
-    jobs = expand(vectors, "cosda", "one>two", changes=LONGER)
+    jobs = jobs_of(vectors, "cosda", "one>two", changes=LONGER)
     outcome = run_jobs(jobs, tmp_path, Resources(workers=1), onlooker=Assassin(3, ""))
     assert "died 3 times at the same epoch" in outcome.failed[jobs[0]]
     assert "memory is short" in outcome.failed[jobs[0]]
@@ -276,9 +370,8 @@ def test_killed_at_a_random_moment_and_started_again_gives_the_same_table(
     process = subprocess.Popen(
         command(vectors, out, *LONG_BENCH, changes=LONGER), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    wait_for_records(out, int(np.random.default_rng().integers(1, 250)))
-    process.kill()
-    process.wait()
+    with ended(process):
+        wait_for_records(out, int(np.random.default_rng().integers(1, 250)), process)
     assert any(task.state != "done" for task in long_tasks(vectors, out)), "it must have been killed before its end"
     again = bench(vectors, out, *LONG_BENCH, "--quiet", changes=LONGER)
     assert again.returncode == 0, again.stderr
@@ -299,21 +392,18 @@ def test_ctrl_c_and_kill_stop_everything_at_once(sent: signal.Signals, vectors: 
         start_new_session=True,
         env={**os.environ, "TMPDIR": str(temporary)},
     )
-    wait_for_records(out, 60)
+    wait_for_records(out, 60, process)
     if sent == signal.SIGINT:
         os.killpg(process.pid, sent)  # as a terminal does it: to the command and to its workers
     else:
         process.send_signal(sent)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=HANG)
     assert process.returncode == 128 + sent
     assert not list(temporary.glob("cosda-*"))
     assert "goes on where the last epoch ended" in stderr
     assert "Traceback" not in stderr
-    for _ in range(100):  # a helper of multiprocessing's own may need a moment more
-        if not running_in(process.pid):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"left behind: {running_in(process.pid)}")
+    # A helper of multiprocessing's own may need a moment more.
+    wait_until(lambda: not running_in(process.pid), "the end of all processes of the command")
 
 
 def running_in(session: int) -> list[int]:
@@ -322,14 +412,10 @@ def running_in(session: int) -> list[int]:
     return [int(word) for word in found.split()]
 
 
-def wait_for_records(out: Path, lines: int) -> None:
+def wait_for_records(out: Path, lines: int, process: subprocess.Popen[Any]) -> None:
     """Until the runs have recorded so much together."""
-    for _ in range(6000):
-        if lines_recorded(out) >= lines:
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"{out} never had {lines} records")
+    assert wait_until(lambda: lines_recorded(out) >= lines, f"{lines} records in {out}", process)
 
 
 def long_tasks(vectors: str, out: Path) -> list[Task]:
-    return make_tasks(expand(vectors, "source,nrc,cosda", "one>two,two>one", changes=LONGER), out, None)
+    return make_tasks(jobs_of(vectors, "source,nrc,cosda", "one>two,two>one", changes=LONGER), out, None)

@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benches import LONG_BENCH, LONGER, bench, command, events, results, table
+from benches import LONG_BENCH, LONGER, bench, command, events, jobs_of, results, table
 from cosda.api import run_chain
-from cosda.bench import Resources, expand, run_jobs
-from cosda.bench import ray as cluster_engine
-from cosda.bench.ray import Place, _versions
+from cosda.bench import ray as ray_engine
+from cosda.bench.board import Onlooker
+from cosda.bench.ray import Place, _import_ray, _versions
+from cosda.bench.run import run_jobs
+from cosda.bench.scheduler import Resources
+from cosda.config.request import parse_changes
 from cosda.errors import CosdaError
 from cosda.run.machine import Machine
+from waiting import HANG, ended, wait_until
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'cosda[ray]'")
-AT_MOST = 240  # seconds; other tests may have the cores
 
 
 def test_a_cluster_on_this_machine_gives_the_same_bits(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ def sigterm_kept() -> Iterator[None]:
 @contextmanager
 def cluster() -> Iterator[Any]:
     """A head and a second node, with a core each."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    _import_ray()  # sets its environment
     from ray.cluster_utils import Cluster
 
     quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
@@ -67,70 +69,86 @@ NODE_CHANGES = ("epochs=300", *LONGER[1:])
 
 
 def killed_in_the_middle(vectors: str, out: Path) -> bool:
-    """Do a benchmark on two nodes and kill one; whether that met a run, which on a busy machine it may not."""
+    """Do a benchmark on two nodes and kill one while a run is at work there; False where that run was too quick."""
     with cluster() as nodes:
         words = command(vectors, out, *NODE_WORDS, "--address", nodes.address, changes=NODE_CHANGES)
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         with ended(process):
-            if not two_runs_are_under_way(out, process):
-                process.kill()
-                print("two runs were never under way together:", process.communicate()[1])
-                return False
+            raylet = nodes.second.all_processes["raylet"][0].process.pid
+            wait_until(lambda: has_begun(run_of(raylet, out)), "a run on the second node", process)
             nodes.remove_node(nodes.second, allow_graceful=False)
-            _, stderr = process.communicate(timeout=AT_MOST)
+            _, stderr = process.communicate(timeout=HANG)
     assert process.returncode == 0, stderr
     died = [event for event in events(stderr) if event["event"] == "died"]
     assert all("Ray says" in event["reason"] for event in died)
     return len(died) == 1
 
 
+def run_of(raylet: int, out: Path) -> Path | None:
+    """The run folder whose lock a worker of a node holds."""
+    for children in Path(f"/proc/{raylet}/task").glob("*/children"):
+        for worker in read(children).split():
+            for file in Path(f"/proc/{worker}/fd").glob("*"):
+                with suppress(OSError):
+                    lock = file.readlink()
+                    if lock.parent == out and lock.suffix == ".lock":
+                        return lock.with_suffix("")
+    return None
+
+
+def read(path: Path) -> str:
+    """A file of /proc, or nothing if its process has ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def has_begun(run: Path | None) -> bool:
+    """Whether a run has finished an epoch, and so has something to go on from."""
+    return run is not None and (run / "timing.jsonl").exists()
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers of a node in /proc")
 def test_a_node_that_is_killed_costs_nothing_but_time(vectors: str, tmp_path: Path) -> None:
     tries = (tmp_path / f"disturbed-{number}" for number in range(4))
     out = next((out for out in tries if killed_in_the_middle(vectors, out)), None)
     assert out is not None, "no run was ever on the node that was killed"
     undisturbed = tmp_path / "undisturbed"
+    settings = {change.key: change.value for change in parse_changes(NODE_CHANGES)}
     for chain in (("one", "two"), ("two", "one")):  # by no engine at all
-        run_chain(vectors, domains=chain, changes=NODE_CHANGES, out=undisturbed, machine=Machine("cpu", threads=1))
+        run_chain(vectors, domains=chain, settings=settings, out=undisturbed, machine=Machine("cpu", threads=1))
     assert table(out) == table(undisturbed)
     assert results(out) == results(undisturbed)
 
 
-@contextmanager
-def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """After the block the process has ended, whatever came; another test must not find it at work."""
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
-
-
-def two_runs_are_under_way(out: Path, process: subprocess.Popen[Any]) -> bool:
-    """Wait until two runs have finished an epoch; False where that never happens."""
-    end = time.monotonic() + AT_MOST
-    while time.monotonic() < end and process.poll() is None:
-        if len(list(out.glob("*/timing.jsonl"))) >= 2:
-            return True
-        time.sleep(0.005)
-    return False
-
-
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:10001", "somewhere"])
 def test_a_cluster_that_is_not_there(vectors: str, tmp_path: Path, address: str) -> None:
-    jobs = expand(vectors, "source", "one>two", changes=LONGER)
+    jobs = jobs_of(vectors, "source", "one>two", changes=LONGER)
     with pytest.raises(CosdaError, match=f"no Ray cluster at '{address}'"):
         run_jobs(jobs, tmp_path, Resources("ray", address=address))
+
+
+class Notes(Onlooker):
+    """Remembers what a person is told."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
 
 
 def test_a_node_that_does_not_answer(vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
-    monkeypatch.setattr(cluster_engine, "PROBE_SECONDS", 0.0)
-    jobs = expand(vectors, "source", "one>two", changes=LONGER)
-    with sigterm_kept(), pytest.raises(CosdaError, match=r"has not answered within 0 s\. If it is busy"):
-        run_jobs(jobs, tmp_path, Resources("ray", workers=1))
+    monkeypatch.setattr(ray_engine, "NEWS_SECONDS", 0.001)
+    monkeypatch.setattr(ray_engine, "HANG_SECONDS", 0.003)
+    jobs, notes = jobs_of(vectors, "source", "one>two", changes=LONGER), Notes()
+    with sigterm_kept(), pytest.raises(CosdaError, match=r"have not answered within 0\.0 s\. Restart Ray there"):
+        run_jobs(jobs, tmp_path, Resources("ray", workers=1), onlooker=notes)
+    assert len(notes.texts) == 2
+    assert "waiting for an answer of the cluster's nodes" in notes.texts[0]
     assert not ray.is_initialized()
     assert not list(tmp_path.glob(".cosda-*"))
 
@@ -159,7 +177,8 @@ def test_a_killed_command_goes_on_with_the_same_table(vectors: str, undisturbed:
         command(vectors, out, *words, changes=LONGER), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     with ended(process):
-        assert two_runs_are_under_way(out, process)
+        # Two runs have finished an epoch.
+        assert wait_until(lambda: len(list(out.glob("*/timing.jsonl"))) >= 2, "two runs under way", process)
     assert len(list(out.glob("*/done.json"))) < len(list(undisturbed.glob("*/done.json")))
     again = bench(vectors, out, *words, changes=LONGER)
     assert again.returncode == 0, again.stderr

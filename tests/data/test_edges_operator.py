@@ -9,15 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cosda.run.edges import open_edges
 from torch import Tensor
 
-from cosda.config.schema import Optimisation, SourceSettings
+from cosda.api import make_plan
+from cosda.config.plan import Plan
+from cosda.config.request import Request
+from cosda.config.schema import EdgeSettings, Optimisation, SourceSettings
 from cosda.data.edges import DEXINED_MEAN, DexiNedEdges, EdgeMixing, new_dexined, sobel
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.preprocessing import IMAGENET, Preprocessing
-from tiny import CPU, SEEN, tiny_domain, tiny_loader
+from cosda.run.edges import open_edges
+from tiny import CPU, SEEN, tiny_benchmark, tiny_domain, tiny_loader
 
 
 def noise(count: int = 3, side: int = 32, how: Preprocessing = IMAGENET) -> Tensor:
@@ -119,22 +122,20 @@ def test_making_dexined_leaves_the_global_generator_alone() -> None:
 # --- Mixing -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_mixture_by_hand_in_both_spaces() -> None:
+def test_the_mixture_by_hand() -> None:
     image = noise(2)
     edges = sobel(image, IMAGENET)
     mixed = EdgeMixing(sobel, 0.9, 5)(image, IMAGENET)
     torch.testing.assert_close(mixed, 0.9 * image + 0.1 * edges.expand(2, 3, 32, 32))
-    mixed = EdgeMixing(sobel, 0.9, 5, "pixels")(image, IMAGENET)
-    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (IMAGENET.mean, IMAGENET.std))
-    pixels = mixed * std + mean
-    torch.testing.assert_close(pixels, 0.9 * (image * std + mean) + 0.1 * edges.expand(2, 3, 32, 32))
 
 
-def loaders(share: float = 0.9, **options: int) -> tuple[Loader, Loader]:
+def loaders(share: float = 0.9, epochs: int = 20, clean_epochs: int = 2) -> tuple[Loader, Loader]:
     """The same images without edges and with them."""
-    how = Optimisation(edgemix=share, **options)  # type: ignore[arg-type]
     clean = tiny_loader()
-    return clean, replace(clean, edges=open_edges(how, how.epochs, tiny_domain(), CPU))
+    training = Optimisation(edgemix=share, epochs=epochs)
+    return clean, replace(
+        clean, edges=open_edges(EdgeSettings(clean_epochs=clean_epochs), training, tiny_domain(), CPU)
+    )
 
 
 def images(loader: Loader, view: str, epoch: int = 0) -> list[Tensor]:
@@ -157,16 +158,16 @@ def test_test_views_are_clean() -> None:
 
 
 def test_the_last_epochs_are_clean_sweeps_included() -> None:
-    clean, mixed = loaders(epochs=5, edge_clean_epochs=2)
+    clean, mixed = loaders(epochs=5, clean_epochs=2)
     for epoch in range(5):
         pairs = zip(images(clean, "weak", epoch), images(mixed, "weak", epoch), strict=True)
         assert {torch.equal(a, b) for a, b in pairs} == {epoch >= 3}
 
 
 def test_without_clean_epochs_the_last_has_edges_and_with_many_none_has() -> None:
-    clean, mixed = loaders(epochs=2, edge_clean_epochs=0)
+    clean, mixed = loaders(epochs=2, clean_epochs=0)
     assert not torch.equal(images(clean, "weak", 1)[0], images(mixed, "weak", 1)[0])
-    clean, mixed = loaders(epochs=2, edge_clean_epochs=9)
+    clean, mixed = loaders(epochs=2, clean_epochs=9)
     assert torch.equal(images(clean, "weak")[0], images(mixed, "weak")[0])
 
 
@@ -185,15 +186,15 @@ def test_feature_vectors_pass_as_they_are() -> None:
     vectors = tiny_loader("features")
     mixed = replace(vectors, edges=EdgeMixing(sobel, 0.5, 9))
     assert all(torch.equal(a, b) for a, b in zip(images(vectors, "weak"), images(mixed, "weak"), strict=True))
-    assert open_edges(Optimisation(edgemix=0.5), 20, tiny_domain(features=True), CPU) is None
+    assert open_edges(EdgeSettings(), Optimisation(edgemix=0.5), tiny_domain(features=True), CPU) is None
 
 
 # --- Settings ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_users_weights_are_read(weights: Path) -> None:
-    how = SourceSettings(edgemix=0.5, edge_operator="dexined", edge_weights=str(weights))
-    edges = open_edges(how, how.epochs, tiny_domain(), CPU)
+    settings = EdgeSettings(operator="dexined", weights=str(weights))
+    edges = open_edges(settings, SourceSettings(edgemix=0.5), tiny_domain(), CPU)
     assert edges is not None
     assert isinstance(edges.operator, DexiNedEdges)
     saved = torch.load(weights, weights_only=True)
@@ -209,12 +210,15 @@ def test_the_users_weights_are_read(weights: Path) -> None:
 
 
 def test_dexined_without_a_file_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CosdaError, match=r"needs edge_weights\. Download .*edge_operator=sobel"):
-        Optimisation(edgemix=0.9, edge_operator="dexined")
-    Optimisation(edge_operator="dexined")  # nothing to mix, nothing to miss
-    how = Optimisation(edgemix=0.9, edge_operator="dexined", edge_weights=str(tmp_path / "none.pth"))
+    def plan(**settings: float) -> Plan:
+        return make_plan(tiny_benchmark(), Request.of("nrc", settings={"edges.operator": "dexined", **settings}))
+
+    with pytest.raises(CosdaError, match=r"needs edges\.weights\. Download .*edges\.operator=sobel"):
+        plan(edgemix=0.9)
+    plan()  # nothing to mix, nothing to miss
+    settings, training = EdgeSettings("dexined", str(tmp_path / "none.pth")), Optimisation(edgemix=0.9)
     with pytest.raises(CosdaError, match=r"there is no file .*none\.pth\. Download"):
-        open_edges(how, 2, tiny_domain(), CPU)
+        open_edges(settings, training, tiny_domain(), CPU)
     torch.save({"other": torch.zeros(1)}, tmp_path / "other.pth")
     with pytest.raises(CosdaError, match="does not fit"):
-        open_edges(replace(how, edge_weights=str(tmp_path / "other.pth")), 2, tiny_domain(), CPU)
+        open_edges(replace(settings, weights=str(tmp_path / "other.pth")), training, tiny_domain(), CPU)

@@ -26,6 +26,7 @@ from cosda.models.statistics import FeatureNorm, SharedFeatureNorm, share_statis
 from cosda.randomness import derive
 from cosda.records.run import find_runs
 from tiny import tiny_network
+from waiting import HANG
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 NEAR = 1e-5
@@ -42,7 +43,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     out, tests = tmp_path_factory.mktemp("ranks"), str(Path(__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])}
     command = [*TORCHRUN, str(Path(together.__file__)), str(out)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     ranks = [torch.load(out / f"rank-{rank}.pt", weights_only=True) for rank in range(2)]
     return [rank | {"folder": str(out)} for rank in ranks]

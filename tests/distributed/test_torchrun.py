@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from torch import nn
 from benches import results
 from cosda.__main__ import main
 from cosda.api import adapt, run_chain
-from cosda.bench import run_jobs
+from cosda.bench.run import run_jobs
 from cosda.distributed import collectives, env
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
@@ -34,6 +33,7 @@ from cosda.run.machine import Machine
 from cosda.run.shared_folder import open_folder
 from cosda.watch import Watcher
 from tiny import CPU, SEEN, read, tiny_benchmark
+from waiting import HANG, wait_until
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "cosda")
 SETTINGS = (
@@ -68,7 +68,7 @@ def chain(photos: Path, out: Path) -> list[str]:
 
 
 def call(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG)
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +118,20 @@ def processes_of(job: subprocess.Popen[str]) -> dict[int, int]:
     return found
 
 
+def epochs_recorded(out: Path) -> int:
+    return sum(path.read_text().count('"loss"') for path in out.glob("*/records.jsonl"))
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the processes of a job in /proc")
 @pytest.mark.parametrize("victim", [1])
 def test_when_a_rank_is_killed_the_job_ends_and_the_same_command_goes_on(
     victim: int, photos: Path, undisturbed: tuple[Path, str, str], tmp_path: Path
 ) -> None:
     with subprocess.Popen(chain(photos, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
-        seen, limit = 0, time.monotonic() + 120
-        while seen < 2 and job.poll() is None and time.monotonic() < limit:  # two epochs of the target are over
-            seen = sum(text.count('"loss"') for text in map(Path.read_text, tmp_path.glob("*/records.jsonl")))
-            time.sleep(0.01)
+        wait_until(lambda: epochs_recorded(tmp_path) >= 2, "two epochs of the target", job)
         workers = processes_of(job)
         os.kill(workers[victim], signal.SIGKILL)
-        _, stderr = job.communicate(timeout=60)
+        _, stderr = job.communicate(timeout=HANG)
     assert job.returncode != 0
     assert not [pid for pid in workers.values() if Path(f"/proc/{pid}").exists()]
     assert not list(tmp_path.glob("*/done.json")), "the run must have been killed for this test to mean anything"

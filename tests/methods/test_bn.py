@@ -12,7 +12,8 @@ from cosda.api import run_chain
 from cosda.config.schema import Optimisation
 from cosda.methods.bn import BN
 from cosda.models.artifact import load
-from cosda.models.network import Network, batch_norms, same_weights, statistics
+from cosda.models.network import Network, same_weights
+from cosda.models.statistics import batch_norms, statistics
 from cosda.run.chain import carried_path
 from cosda.run.train import Training
 from tiny import read, tiny_benchmark, tiny_loader, tiny_network

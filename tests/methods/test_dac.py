@@ -15,7 +15,8 @@ from cosda.config.schema import Optimisation
 from cosda.methods.base import Progress
 from cosda.methods.dac import DaC, divide
 from cosda.models.bn_folding import evaluating
-from cosda.models.network import same_weights, statistics
+from cosda.models.network import same_weights
+from cosda.models.statistics import statistics
 from cosda.parts.prototypes import centroid_labels
 from cosda.randomness import stream
 from cosda.run.train import Training

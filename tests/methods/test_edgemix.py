@@ -9,8 +9,7 @@ import pytest
 
 from cosda.api import make_plan, run_chain
 from cosda.config.request import Request
-from cosda.config.schema import Optimisation
-from cosda.data.edges import EdgeMixing, sobel
+from cosda.config.schema import EdgeSettings, Optimisation
 from cosda.errors import CosdaError
 from cosda.methods.edgemix import EdgeMix
 from cosda.methods.nrc import NRC
@@ -18,9 +17,9 @@ from cosda.models.artifact import load
 from cosda.models.network import Network, same_weights
 from cosda.records.run import Run
 from cosda.run.chain import carried_path
-from cosda.run.prepare import has_edges
+from cosda.run.edges import open_edges
 from cosda.run.train import Training
-from tiny import read, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
+from tiny import CPU, read, tiny_benchmark, tiny_domain, tiny_loader, tiny_network
 
 QUICK = (
     *("epochs=3", "batch_size=8", "source.epochs=1", "source.batch_size=8", "edges.clean_epochs=1"),
@@ -30,8 +29,7 @@ QUICK = (
 
 def trained(method: NRC, edgemix: float, kind: str = "batch_norm", clean: int = 1) -> Network:
     settings = Optimisation(epochs=2, batch_size=8, lr=0.05, lr_end=0.01, edgemix=edgemix)
-    mixed = has_edges(settings, tiny_domain(features=kind == "features"))
-    edges = EdgeMixing(sobel, edgemix, settings.epochs - clean) if mixed else None
+    edges = open_edges(EdgeSettings(clean_epochs=clean), settings, tiny_domain(features=kind == "features"), CPU)
     work = Training(method, tiny_network(kind), replace(tiny_loader(kind), edges=edges), settings, 0, 1, "target")
     work.run(lambda facts: None)
     return work.student

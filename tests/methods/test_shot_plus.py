@@ -16,7 +16,8 @@ from cosda.methods import shot_plus
 from cosda.methods.base import Method, Progress
 from cosda.methods.shot import SHOT
 from cosda.methods.shot_plus import SHOTPlus
-from cosda.models.network import Network, same_weights, statistics
+from cosda.models.network import Network, same_weights
+from cosda.models.statistics import statistics
 from cosda.parts.mixmatch import UNKNOWN, confident_labels, guess, mix, renew
 from cosda.parts.mixup import draw_mixing
 from cosda.parts.rotation import draw_turns, rotate

@@ -17,7 +17,7 @@ from cosda.files import digest, write_json
 from cosda.records.folder import RunFolder
 from cosda.records.run import Run, find_runs, read_run
 from cosda.report import render_report
-from cosda.report.tables import build
+from cosda.report.model.groups import group_runs
 
 CONFIG = {
     "kind": "adapt",
@@ -245,7 +245,7 @@ def test_the_summary_by_hand():
         "source_drop": pytest.approx(0.3),
         "harmonic": pytest.approx(2 * 0.675 * 0.6 / (0.675 + 0.6)),
         "bwt": pytest.approx((-0.3 + 0.05) / 2),
-        "bwt_without_source": pytest.approx(0.05),
+        "bwt_targets": pytest.approx(0.05),
         "forgetting": pytest.approx(0.15),
         "forward_transfer": pytest.approx(0.05),
     }
@@ -316,9 +316,9 @@ def test_a_damaged_folder_does_not_hide_the_others(tmp_path, name):
     (write_run(tmp_path / "broken") / name).write_text(DAMAGES[name], encoding="utf-8")
     broken, whole = find_runs([tmp_path])
     assert (broken.config, whole.damage) == ({}, "")
-    tables = build([broken, whole])
-    assert [row.name for section in tables.sections for row in section.rows] == ["cosda"]
-    (problem,) = tables.left_out
+    grouped = group_runs([broken, whole])
+    assert [group.name for section in grouped.sections for group in section.groups] == ["cosda"]
+    (problem,) = grouped.left_out
     assert problem.run is broken
     assert problem.reason.startswith(name)
     assert str(tmp_path) not in problem.reason  # reports name no places of a machine

@@ -21,6 +21,7 @@ from stored_runs import (
 )
 
 from cosda.records.run import Run, find_runs
+from cosda.report import render_report
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +70,4 @@ def make_run() -> WriteRun:
 
 @pytest.fixture(scope="session")
 def page(runs: list[Run]) -> str:
-    from cosda.report.html import render
-
-    return render(runs)
+    return render_report(runs, "html")

@@ -171,6 +171,7 @@ def write_run(
             "method": method,
             "variant": "paper" if method == "cosda" else None,
             "ablation": ablation,
+            "model": None,
             "seed": seed,
             "select": "last",
             "settings": {
@@ -186,10 +187,14 @@ def write_run(
     records: list[dict[str, Any]] = []
     for stage, line in enumerate(matrix):
         records += _epochs(epochs, domains) if stage == 1 else []
-        for epoch in range(3 if stage and method != "source" and not epochs and isinstance(line[stage], int) else 0):
+        made_up = 3 if stage and method != "source" and not epochs and isinstance(line[stage], int) else 0
+        for epoch in range(made_up):
             terms = {"consistency": 1.0 / (epoch + stage), "information": -0.2 * epoch}
             records.append({"kind": "loss", "stage": stage, "epoch": epoch, "steps": 4, "terms": terms})
             records.append(_accuracy(stage, epoch, domains[stage], line[stage] - 2 + epoch))
+        if stage and not (stage == 1 and epochs):
+            last = made_up - 1 if made_up else None
+            records.append({"kind": "chosen", "stage": stage, "rule": "last", "epoch": last})
         records += [_accuracy(stage, None, d, c) for d, c in zip(domains, line, strict=True)]
         if features and stage in (0, len(domains) - 1):
             _write_features(folder, stage, len(domains), features, shift=3.0 / (1 + stage))

@@ -8,8 +8,10 @@ import pytest
 
 from cosda import metrics
 from cosda.api import run_chain
-from cosda.bench import Job, run_jobs
 from cosda.bench.demo import CHAIN
+from cosda.bench.jobs import Job
+from cosda.bench.run import run_jobs
+from cosda.config.request import Request
 from cosda.records.run import Run
 from tiny import read
 
@@ -27,8 +29,13 @@ def mean_of(runs: list[Run], label: str, number: str) -> float:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """The chain of `make demo`, by those methods of which something is claimed here."""
     rows = [("source", None), ("bn", None), ("nrc", None), ("cosda", None), ("cosda", "no-dual-speed")]
-    quick = ("adapt.measure=target", "adapt.validate=0")  # what is looked at after each epoch changes no model
-    jobs = [Job("digits", m, CHAIN, seed, ablation, changes=quick) for m, ablation in rows for seed in range(SEEDS)]
+    # What is looked at after each epoch changes no model.
+    options = {"settings": {"adapt.measure": "target", "adapt.validate": 0}}
+    jobs = [
+        Job("digits", Request.of(method, CHAIN, ablation=ablation, seed=seed, **options))  # type: ignore[arg-type]
+        for method, ablation in rows
+        for seed in range(SEEDS)
+    ]
     outcome = run_jobs(jobs, tmp_path_factory.mktemp("demo"))
     assert not outcome.failed
     return outcome.runs

@@ -166,7 +166,7 @@ def test_auto_tries_all_tenths_and_records_what_the_images_say_to_each(drifting:
 def test_auto_hands_on_the_largest_share_that_undoes_no_more_than_is_allowed(
     undo: float, drifting: Any, tmp_path: Path
 ) -> None:
-    run = drifting(tmp_path, (3.0,), "carry=auto", f"carry_undo={undo}")
+    run = drifting(tmp_path, (3.0,), f"carry=auto={undo}")
     [carried] = run.of("carried")
     changed = 1 - carried["tried"][0]["incoming"]
     allowed = [one["share"] for one in carried["tried"] if 1 - one["adapted"] <= undo * changed + 1e-9]

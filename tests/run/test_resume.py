@@ -19,12 +19,14 @@ from cosda.records.run import Run
 from cosda.run.checkpoint import load_checkpoint
 from cosda.watch import Watcher
 from tiny import read, tiny_benchmark
+from waiting import wait_until
 
 PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from tiny import read, tiny_benchmark
+from waiting import wait_until
 from cosda.api import run_chain
 import torch
 torch.set_num_threads(1)
@@ -39,29 +41,26 @@ def command(out: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("undisturbed")
-    start = time.monotonic()
     subprocess.run(command(out), check=True, capture_output=True)
-    return out, time.monotonic() - start
+    return out
 
 
 def wait_for(out: Path, what: str, process: subprocess.Popen[bytes]) -> None:
     """Until the run has come as far as a file whose name contains ``what``, or so many lines of records."""
-    for _ in range(6000):
-        if process.poll() is not None:
-            return
+
+    def happened() -> bool:
         if what.isdigit():
-            if lines_recorded(out) >= int(what):
-                return
-        elif any(what in str(path) for path in files_now(out)):
-            return
-        time.sleep(0.005)
+            return lines_recorded(out) >= int(what)
+        return any(what in str(path) for path in files_now(out))
+
+    wait_until(happened, f"{what} in {out}", process)
 
 
 @pytest.mark.parametrize("moments", [("checkpoint", "3", "9"), ("sources", "6", "12", "18")])
 def test_killed_and_started_again_gives_the_same_bits(
-    moments: tuple[str, ...], undisturbed: tuple[Path, float], tmp_path: Path
+    moments: tuple[str, ...], undisturbed: Path, tmp_path: Path
 ) -> None:
     kills = 0
     for moment in moments:
@@ -74,7 +73,7 @@ def test_killed_and_started_again_gives_the_same_bits(
         process.wait()
     assert kills >= 2, "the run must have been killed for this test to mean anything"
     subprocess.run(command(tmp_path), check=True, capture_output=True)
-    wanted, got = results(undisturbed[0]), results(tmp_path)
+    wanted, got = results(undisturbed), results(tmp_path)
     assert got.keys() == wanted.keys()
     different = [name for name in wanted if wanted[name] != got[name]]
     assert different == []
@@ -84,6 +83,7 @@ def test_a_second_process_on_one_run_folder_says_so_and_stops(tmp_path: Path) ->
     first = subprocess.Popen(command(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(tmp_path, "environment.json", first)
+        first.send_signal(signal.SIGSTOP)  # so that it cannot come to its end before the second has begun
         second = subprocess.run(command(tmp_path), capture_output=True, text=True)
         assert first.poll() is None
         assert second.returncode != 0

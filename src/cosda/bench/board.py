@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from cosda.bench.estimate import Costs, work_left
 from cosda.bench.tasks import Task
 
 
@@ -29,29 +28,29 @@ class Onlooker:
 class Board:
     """The state of all runs of one command."""
 
-    def __init__(self, tasks: Sequence[Task], onlooker: Onlooker, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, tasks: Sequence[Task], onlooker: Onlooker) -> None:
         states = {task: task.state for task in tasks}
         self.waiting = [task for task, state in states.items() if state != "done"]
         self.done = len(states) - len(self.waiting)
-        self.running: dict[Task, float] = {}  # when each began
+        self.running: dict[Task, None] = {}  # in the order in which they began
         self.failed: dict[Task, str] = {}
-        self._onlooker, self._clock = onlooker, clock
-        self._resumed = {task for task, state in states.items() if state == "partial"}
-        self._seconds: list[tuple[str, float]] = []  # method and seconds for each target, of whole runs
+        self._onlooker = onlooker
+        self._costs = Costs()  # of the runs that this command has finished
+        self._left = {task: work_left(task) for task in self.waiting}
         self._noted: set[str] = set()
 
     def start(self, task: Task) -> None:
         """A run was given to a worker."""
         self.waiting.remove(task)
-        self.running[task] = self._clock()
+        self.running[task] = None
         self._onlooker.happened(self, "started", task)
 
     def finish(self, task: Task) -> None:
         """A run came to its end."""
-        seconds = self._clock() - self.running.pop(task)
+        del self.running[task]
         self.done += 1
-        if task not in self._resumed:  # only what was measured from beginning to end says how long a run takes
-            self._seconds.append((task.job.request.method, seconds / (len(task.job.chain) - 1)))
+        self._costs.learn(task.path)
+        self._costs.learn(task.source)
         self._onlooker.happened(self, "finished", task)
 
     def fail(self, task: Task, reason: str) -> None:
@@ -64,7 +63,7 @@ class Board:
         """A run lost its process and goes on later, from its last epoch."""
         del self.running[task]
         self.waiting.insert(0, task)
-        self._resumed.add(task)
+        self._left[task] = work_left(task)
         self._onlooker.happened(self, "died", task, reason)
 
     def note(self, text: str) -> None:
@@ -79,17 +78,12 @@ class Board:
         return {"done": self.done, "running": len(self.running), "failed": len(self.failed), "left": len(self.waiting)}
 
     def seconds_left(self) -> float | None:
-        """From the runs that this command has finished: of the same method where there are any, else of all."""
-        if not self._seconds:
+        """Until all is done, as far as the runs that this command has finished tell; None before the first of them."""
+        if not self._costs:
             return None
-        now = self._clock()
-        current = [max(0.0, self._expected(task) - (now - began)) for task, began in list(self.running.items())]
-        total = sum(current) + sum(self._expected(task) for task in self.waiting)
-        return max([total / max(1, len(current)), *current])
-
-    def _expected(self, task: Task) -> float:
-        own = [seconds for method, seconds in self._seconds if method == task.job.request.method]
-        return statistics.median(own or [seconds for _, seconds in self._seconds]) * (len(task.job.chain) - 1)
+        running = {task: work_left(task) for task in list(self.running)}
+        waiting = {task: self._left[task] for task in list(self.waiting)}
+        return self._costs.total(running | waiting, max(1, len(running)))
 
     def facts(self) -> dict[str, Any]:
         """The counts and the time left, for a line of JSON."""

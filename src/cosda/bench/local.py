@@ -18,12 +18,15 @@ from itertools import cycle, islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cosda.bench.scheduler import Ended
-from cosda.bench.tasks import Task
+from cosda.bench.scheduler import Ended, Engine, Resources, Say
 from cosda.bench.worker import Answer, Work, do_work
 from cosda.errors import CosdaError
-from cosda.run.machine import Machine
+
+if TYPE_CHECKING:  # these load torch
+    from cosda.bench.tasks import Task
+    from cosda.run.machine import Machine
 
 # A forked copy of a program that has used torch may hang; a spawned one starts afresh.
 SPAWN = multiprocessing.get_context("spawn")
@@ -39,8 +42,17 @@ class _Worker:
     task: Task | None = None
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """Persistent worker processes; each does one run at a time on its device."""
+
+    title = "processes on this machine"
+
+    @classmethod
+    def open(cls, resources: Resources, out: Path, machine: Machine, say: Say) -> LocalEngine:
+        """The engine; its workers are started when they are first needed."""
+        if resources.address is not None:
+            raise CosdaError("--address is that of a Ray cluster; give --engine ray with it.")
+        return cls(out, machine, local_devices(machine.device, resources.workers, resources.cores, resources.gpus))
 
     def __init__(self, out: Path, machine: Machine, devices: list[str]) -> None:
         self.out, self.machine, self.devices = out, machine, devices

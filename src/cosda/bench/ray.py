@@ -12,20 +12,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from cosda.bench.local import cores_here
-from cosda.bench.scheduler import Ended
-from cosda.bench.tasks import Task
+from cosda.bench.scheduler import Ended, Engine, Resources, Say
 from cosda.bench.worker import Answer, Work, do_work
 from cosda.errors import CosdaError
-from cosda.run.machine import Machine
+from cosda.units import duration
+
+if TYPE_CHECKING:  # these load torch
+    from cosda.bench.tasks import Task
+    from cosda.run.machine import Machine
 
 OBJECT_STORE = 2**27  # bytes; runs send nothing but words
-PROBE_SECONDS = 300.0  # Ray's workers come last on a busy machine, and a minute may pass until they have imported torch
-KNOCK_SECONDS = 5.0
+NEWS_SECONDS = 60.0  # after so long without an answer of a node, a person is told what the command waits for
+HANG_SECONDS = 1800.0  # a node that has not answered then hangs: on a busy one it takes minutes
+KNOCK_SECONDS = 10.0  # the system of a node answers, not Ray, so its load does not matter
 
 
 @dataclass(frozen=True)
@@ -54,30 +56,6 @@ class Place:
         os.chdir(self.folder)
 
 
-def open_cluster(
-    workers: int | None, cores: int, gpus: float | None, address: str | None, out: Path, machine: Machine
-) -> RayEngine:
-    """Join the cluster at ``address``, or start one on this machine that ends with the command."""
-    ray = _import_ray()
-    options: dict[str, Any] = {}
-    if address is None:
-        runs = workers or max(1, cores_here() // cores)
-        options = {"num_cpus": runs * cores, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
-    elif address != "auto":
-        _knock(address)
-    try:
-        ray.init(address=address or "local", logging_level="error", log_to_driver=False, **options)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        raise _no_cluster(address or "local", str(error).strip().splitlines()[0]) from None
-    engine = RayEngine(ray, workers, cores, gpus, out, machine)
-    try:
-        engine.check_nodes()
-    except BaseException:
-        engine.close()
-        raise
-    return engine
-
-
 def _knock(address: str) -> None:
     """See whether anybody is there at all; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
@@ -96,14 +74,44 @@ def _no_cluster(address: str, reason: str) -> CosdaError:
     )
 
 
-class RayEngine:
+class RayEngine(Engine):
     """Runs as tasks of a cluster, no more at a time than its nodes have room for."""
 
-    def __init__(
-        self, ray: Any, workers: int | None, cores: int, gpus: float | None, out: Path, machine: Machine
-    ) -> None:
-        self.ray, self.workers, self.cores = ray, workers, cores
-        wanted = 1.0 if gpus is None else gpus
+    title = "tasks of a Ray cluster"
+
+    @classmethod
+    def open(cls, resources: Resources, out: Path, machine: Machine, say: Say) -> RayEngine:
+        """Join the cluster at the address, or start one on this machine that ends with the command."""
+        ray, address = _import_ray(), resources.address
+        options: dict[str, Any] = {}
+        if address is None:
+            cpus = cls.slots(resources, out, machine) * resources.cores
+            options = {"num_cpus": cpus, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
+        elif address != "auto":
+            _knock(address)
+        try:
+            ray.init(address=address or "local", logging_level="error", log_to_driver=False, **options)
+        except Exception as error:  # Ray's own errors here have no class in common
+            raise _no_cluster(address or "local", str(error).strip().splitlines()[0]) from None
+        engine = cls(ray, resources, out, machine)
+        try:
+            engine.check_nodes(say)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    @classmethod
+    def slots(cls, resources: Resources, out: Path, machine: Machine) -> int:
+        """How many runs it would do at a time; a cluster on this machine need not be started to know it."""
+        if resources.address is None:
+            return resources.workers or max(1, cores_here() // resources.cores)
+        out.mkdir(parents=True, exist_ok=True)  # to see whether all nodes see it
+        return super().slots(resources, out, machine)
+
+    def __init__(self, ray: Any, resources: Resources, out: Path, machine: Machine) -> None:
+        self.ray, self.workers, self.cores = ray, resources.workers, resources.cores
+        wanted = 1.0 if resources.gpus is None else resources.gpus
         has_gpus = machine.device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0
         self.gpus = wanted if has_gpus else 0.0
         # Ray shows each task the GPUs that it may use, and no other.
@@ -112,36 +120,48 @@ class RayEngine:
         self.place = Place(Path.cwd(), _new_token(out), _versions())
         self._running: dict[Any, Task] = {}
 
-    def check_nodes(self) -> None:
+    def check_nodes(self, say: Say) -> None:
         """Ask every node whether runs can be done there; say so before the first has failed."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
-        asked = [
+        asked = {
             self._remote(_check, 0, 0)
             .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
-            .remote(self.place)
-            for node in nodes
-        ]
-        try:
-            for complaint in self.ray.get(asked, timeout=PROBE_SECONDS):
-                if complaint:
-                    raise CosdaError(complaint)
-        except self.ray.exceptions.GetTimeoutError:
-            raise CosdaError(
-                f"a node of the cluster has not answered within {PROBE_SECONDS:g} s. If it is busy, start the same "
-                "command later; if it hangs, restart Ray there. 'ray status' shows the nodes."
-            ) from None
-        except self.ray.exceptions.RayError as error:
-            raise CosdaError(
-                f"a node of the cluster cannot run cosda: {str(error).strip().splitlines()[-1]}. "
-                "Install the same cosda on all nodes."
-            ) from None
+            .remote(self.place): node["NodeManagerHostname"]
+            for node in self.ray.nodes()
+            if node["Alive"]
+        }
+        waited = 0.0
+        while asked:
+            ready, _ = self.ray.wait(list(asked), timeout=NEWS_SECONDS)
+            for reference in ready:
+                self._judge(reference, asked.pop(reference))
+            if not ready:
+                waited += NEWS_SECONDS
+                silent = ", ".join(sorted(set(asked.values())))
+                if waited >= HANG_SECONDS:
+                    raise CosdaError(
+                        f"the cluster's nodes {silent} have not answered within {duration(waited)}. Restart Ray "
+                        "there; 'ray status' shows the nodes."
+                    )
+                say(f"waiting for an answer of the cluster's nodes {silent}, since {duration(waited)}")
         if self._slots() == 0:
             raise CosdaError(
                 f"no node of the cluster has room for a run of {self.cores} cores and {self.gpus:g} GPUs. "
                 "Lower --cores-per-run or --gpus-per-run."
             )
+
+    def _judge(self, reference: Any, node: str) -> None:
+        """Raise what a node has to complain about."""
+        try:
+            complaint = self.ray.get(reference)
+        except self.ray.exceptions.RayError as error:
+            raise CosdaError(
+                f"the node {node} of the cluster cannot run cosda: {str(error).strip().splitlines()[-1]}. "
+                "Install the same cosda on all nodes."
+            ) from None
+        if complaint:
+            raise CosdaError(complaint)
 
     def free(self) -> int:
         """Places on nodes that are alive now; nodes may come and go."""
@@ -222,7 +242,7 @@ def _death(error: Exception) -> str:
 
 
 def _versions() -> dict[str, str]:
-    return {"cosda": version("cosda"), "torch": str(torch.__version__)}
+    return {name: version(name) for name in ("cosda", "torch")}
 
 
 def _listed(versions: dict[str, str]) -> str:
@@ -231,6 +251,9 @@ def _listed(versions: dict[str, str]) -> str:
 
 def _import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # says nothing to anybody
+    # A cluster that starts here: its workers are no less urgent than those of the engine `local`. Ray would let them
+    # come last, and on a busy machine they would then hardly ever come.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
     try:
         import ray

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from cosda.bench.board import Board
-from cosda.bench.tasks import Task
-from cosda.bench.worker import Answer
+if TYPE_CHECKING:  # these load torch
+    from cosda.bench.board import Board
+    from cosda.bench.tasks import Task
+    from cosda.bench.worker import Answer
+    from cosda.run.machine import Machine
 
 DEATHS = 3  # of a run at one place; a run that gets further between them may die more often
-PATIENCE = 60.0  # seconds: the process of a dead node, or of a killed command, may hold its folder for some more
+PATIENCE = 300.0  # seconds: the process of a dead node, or of a killed command, may hold its folder for some more
 POLL = 0.5  # seconds between two looks at whether a source model is ready
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Where runs are done, and what each may use. The same for every engine, so that each gives the same bits."""
+
+    engine: str = "local"  # a name of cosda.bench.ENGINES
+    workers: int | None = None  # runs at a time; None is as many as devices and cores allow
+    cores: int = 1  # of each run: torch threads, and CPUs of a Ray task
+    gpus: float | None = None  # of each run; None is one where there are any
+    address: str | None = None  # of a Ray cluster; None starts one on this machine
+
+    def settle(self, machine: Machine) -> Machine:
+        """The machine of each run: nothing in it depends on the process that will read it."""
+        from cosda.data.cache import default_cache
+
+        cache = (machine.cache_folder or default_cache()).absolute()
+        return replace(machine, cache=cache, threads=self.cores, patience=PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -24,24 +48,40 @@ class Ended:
     death: str = ""
 
 
-class Engine(Protocol):
-    """Where runs are done."""
+class Engine:
+    """Where runs are done. A subclass with a line in `cosda.bench.ENGINES` can be named by ``--engine``."""
+
+    title: ClassVar[str] = ""
+
+    @classmethod
+    def open(cls, resources: Resources, out: Path, machine: Machine, say: Say) -> Self:
+        """The engine with its processes. ``say`` receives what a person who waits should know.
+
+        Raises:
+            CosdaError: the resources are not for this engine, or it cannot be reached.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def slots(cls, resources: Resources, out: Path, machine: Machine) -> int:
+        """How many runs it would do at a time."""
+        with closing(cls.open(resources, out, machine, lambda text: None)) as engine:
+            return engine.free()
 
     def free(self) -> int:
         """How many more runs may be started now."""
-        ...
+        raise NotImplementedError
 
     def start(self, task: Task) -> None:
         """Begin a run."""
-        ...
+        raise NotImplementedError
 
     def wait(self, seconds: float) -> list[Ended]:
         """The runs that have ended, after at most so many seconds."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Stop everything at once; a run may be stopped at any moment."""
-        ...
 
 
 def drive(board: Board, engine: Engine) -> None:

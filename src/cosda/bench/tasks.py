@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from cosda.config.plan import Plan
 from cosda.config.request import Data
 from cosda.config.resolve import resolve
 from cosda.files import write_json
+from cosda.records.timing import read_timing
 from cosda.run.source import source_path
 
 State = Literal["done", "partial", "missing"]
@@ -40,11 +40,6 @@ class Task:
     def source_is_ready(self) -> bool:
         """Whether the source model has been trained."""
         return (self.source / "done.json").exists()
-
-    @property
-    def epochs(self) -> int:
-        """Epochs of all targets together."""
-        return sum(self.plan.adapt(target).epochs for target in self.plan.targets)
 
     def reached(self) -> tuple[Place, Place]:
         """The last finished epoch of the source model and of the run: what grows as long as there is progress."""
@@ -87,17 +82,5 @@ def make_tasks(jobs: Sequence[Job], out: Path, cache: Path | None) -> list[Task]
 
 
 def _last_epoch(folder: Path) -> Place:
-    """The furthest stage and epoch in timing.jsonl; half a line at its end is one that is being written."""
-    try:
-        lines = (folder / "timing.jsonl").read_bytes().split(b"\n")[:-1]
-    except OSError:
-        return NOWHERE
-    return max((_place(line) for line in lines), default=NOWHERE)
-
-
-def _place(line: bytes) -> Place:
-    try:
-        facts = json.loads(line)
-        return int(facts["stage"]), int(facts["epoch"])
-    except (ValueError, KeyError, TypeError):
-        return NOWHERE
+    """The furthest stage and epoch that has been timed."""
+    return max(((facts["stage"], facts["epoch"]) for facts in read_timing(folder)), default=NOWHERE)

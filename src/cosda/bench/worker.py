@@ -5,13 +5,14 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cosda.api import run_request
-from cosda.bench.jobs import Job, open_benchmark
 from cosda.errors import CosdaError
-from cosda.run.machine import Machine
-from cosda.run.memory import keep_freed_memory
 from cosda.watch import Watcher
+
+if TYPE_CHECKING:  # these load torch, which only the process that works needs
+    from cosda.bench.jobs import Job
+    from cosda.run.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class _Notes(Watcher):
 
 def do_work(work: Work) -> Answer:
     """Do one run or what is left of it. A failure is an answer too, and not an error of the process."""
+    from cosda.api import run_request
+    from cosda.bench.jobs import open_benchmark
+    from cosda.run.memory import keep_freed_memory
+
     keep_freed_memory()
     notes, job = _Notes(), work.job
     try:

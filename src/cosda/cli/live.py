@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cosda.bench.board import Onlooker
-from cosda.bench.wording import first_line
 from cosda.units import duration
 
 if TYPE_CHECKING:
@@ -65,7 +64,9 @@ class LiveTable(Onlooker):
     def happened(self, board: Board, event: str, task: Task, reason: str = "") -> None:
         """Failures and deaths stay on the screen; the rest is in the table."""
         if event == "failed":
-            self.note(f"failed: {task.job}: {first_line(reason)}")
+            lines = reason.strip().splitlines() or [""]
+            # The last line of a traceback names the error.
+            self.note(f"failed: {task.job}: {lines[-1] if lines[0].startswith('Traceback') else lines[0]}")
         elif event == "died":
             self.note(f"{task.job}: {reason}; it will go on from its last epoch")
 

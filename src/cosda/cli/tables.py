@@ -12,16 +12,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cosda.metrics import MEASURES
 from cosda.records.run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cosda.api import Check, Evaluation
-    from cosda.report.compare import Comparison
-    from cosda.report.tables import Cell
-
-MAIN_NUMBERS = ("average", "adaptation", "source_drop", "bwt")  # of the many that a report shows
+    from cosda.report.compare.comparison import Comparison
+    from cosda.report.model.table import Cell
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -47,24 +46,25 @@ def print_run(run: Run) -> None:
         for stage, row in zip(run.domains, summary["accuracy"], strict=True):
             table.add_row(stage, *(f"{value:.2%}".rstrip("%") for value in row))
         console.print(table)
-        words = ("average", "source_drop", "bwt", "forgetting")
-        numbers = ", ".join(f"{w.replace('_', ' ')} {summary[w]:.2%}" for w in words if summary[w] is not None)
+        names = [name for name, measure in MEASURES.items() if measure.short and summary[name] is not None]
+        numbers = ", ".join(f"{name.replace('_', ' ')} {summary[name]:.2%}" for name in names)
         console.print(f"{numbers} (model of each stage: rule '{summary['select']}')", soft_wrap=True)
     console.print(f"run folder: {run.path}", soft_wrap=True)
 
 
 def print_tables(runs: Sequence[Run]) -> None:
     """One line per method: mean and spread over seeds of the main numbers, and of the accuracy on each domain."""
-    from cosda.report.tables import build
+    from cosda.report.model.groups import group_runs
+    from cosda.report.tables.summary import short_table
 
-    for section in build(runs).sections:
-        shown = [n for n, column in enumerate(section.columns) if column.measure in ("final", *MAIN_NUMBERS)]
+    for section in group_runs(runs).sections:
+        found = short_table(section)
         title = f"{section.title}: %, after the last stage, epoch chosen by rule '{section.select}'"
         table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-        for name in ("method", *(section.columns[n].title for n in shown)):
+        for name in ("method", *(column.title for column in found.columns)):
             table.add_column(name)
-        for row in section.rows:
-            table.add_row(Text(row.name), *(_cell(row.cells[n]) for n in shown))
+        for row in found.rows:
+            table.add_row(Text(row.name), *map(_cell, row.cells))
         _console().print(table)
 
 
@@ -100,7 +100,7 @@ def print_check(check: Check) -> None:
 
 def print_comparison(comparison: Comparison) -> None:
     """What differs between two runs, table by table."""
-    from cosda.report.compare_text import tables
+    from cosda.report.compare.text import tables
 
     console = _console()
     for side, run in (("A", comparison.a), ("B", comparison.b)):

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from cosda.preprocessing import Preprocessing
 
 Operator = Callable[[Tensor, Preprocessing], Tensor]
-EdgeSpace = Literal["normalised", "pixels"]
 EdgeInput = Literal["centred", "authors"]
 
 DEXINED_MEAN = (103.939, 116.779, 123.68)  # of blue, green, red in 0..255, with which DexiNed was trained
@@ -25,12 +24,14 @@ TINY = 1e-12
 
 @dataclass
 class EdgeMixing:
-    """share · image + (1 - share) · edges, until the last epochs, which see clean images."""
+    """share · image + (1 - share) · edges, until the last epochs, which see clean images.
+
+    Edges in 0..1 are added to normalised images, as the authors do.
+    """
 
     operator: Operator
     share: float
     clean_from: int  # the first epoch with clean images
-    space: EdgeSpace = "normalised"
     epoch: int = 0
 
     @torch.no_grad()
@@ -39,9 +40,6 @@ class EdgeMixing:
         if self.epoch >= self.clean_from:
             return images
         edges = self.operator(images, preprocessing)
-        if self.space == "pixels":
-            mean, std = _constants(preprocessing, images)
-            edges = (edges - mean) / std
         return self.share * images + (1 - self.share) * edges
 
 

@@ -70,7 +70,7 @@ class Run:
         return [[found[cell] for cell in row] for row in wanted]
 
     def summary(self) -> Json:
-        """The matrix and the numbers that follow from it; empty while a cell is missing."""
+        """The matrix and every measure of it by name; no measure while a cell of the matrix is missing."""
         matrix = self.matrix()
         if matrix is None:
             return {"domains": self.domains, "select": self.config["select"], "accuracy": None}
@@ -78,14 +78,7 @@ class Run:
             "domains": self.domains,
             "select": self.config["select"],
             "accuracy": matrix,
-            "average": metrics.average_accuracy(matrix),
-            "adaptation": metrics.adaptation(matrix),
-            "source_drop": metrics.source_drop(matrix),
-            "harmonic": metrics.harmonic_mean(matrix),
-            "bwt": metrics.backward_transfer(matrix),
-            "bwt_without_source": metrics.backward_transfer(matrix, include_source=False),
-            "forgetting": metrics.forgetting(matrix),
-            "forward_transfer": metrics.forward_transfer(matrix),
+            **metrics.summary(matrix),
         }
 
 

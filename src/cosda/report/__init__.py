@@ -6,44 +6,46 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cosda.errors import CosdaError, nearest
+from cosda.errors import CosdaError
 from cosda.records.run import Run
+from cosda.report.formats import FORMATS
+from cosda.report.tables.contents import contents
 
-FORMATS = ("html", "md", "csv", "tex")
-
-__all__ = ["FORMATS", "render_report", "write_report"]
+__all__ = ["render_report", "write_report"]
 
 
 def render_report(runs: Sequence[Run], format: str, select: str | None = None) -> str:
-    """The report on ``runs`` as text in one of `FORMATS`; under another selection rule, if ``select`` names one."""
+    """The report on runs as text.
+
+    Args:
+        runs: runs of any benchmarks, finished or not; what cannot be compared stands apart.
+        format: a name in `cosda.report.formats.FORMATS`: ``html``, ``md``, ``csv`` or ``tex``.
+        select: show single-target runs as this selection rule would have chosen; None: each under its own rule.
+
+    Raises:
+        CosdaError: there are no runs, or there is no such format or rule.
+    """
     if not runs:
         raise CosdaError("there are no runs to report on. 'cosda run' makes them.")
-    if format not in FORMATS:
-        raise CosdaError(f"unknown report format '{format}': use {', '.join(FORMATS)}.{nearest(format, FORMATS)}")
-    # Imported when asked for: plotly, jinja2 and scikit-learn take a while, and the others need none of them.
-    if format == "html":
-        from cosda.report import html
-
-        return html.render(runs, select) if select else html.render(runs)
-    from cosda.report.contents import contents
-
-    book = contents(runs, select)
-    if format == "md":
-        from cosda.report.text import markdown
-
-        return markdown(book)
-    if format == "tex":
-        from cosda.report.latex import latex
-
-        return latex(book)
-    from cosda.report.values import comma_separated
-
-    return comma_separated(book)
+    return FORMATS.find(format).render(contents(runs, select))
 
 
-def write_report(runs: Sequence[Run], output: Path, format: str, select: str | None = None) -> None:
-    """Write the report on ``runs`` so that a reader of ``output`` sees the old file or the whole new one."""
-    content = render_report(runs, format, select)
+def write_report(runs: Sequence[Run], output: Path | str, format: str, select: str | None = None) -> None:
+    """Write the report on runs, so that a reader of ``output`` sees the old file or the whole new one.
+
+    Args:
+        runs: runs of any benchmarks, finished or not.
+        output: the file; its folder is made.
+        format: a name in `cosda.report.formats.FORMATS`: ``html``, ``md``, ``csv`` or ``tex``.
+        select: show single-target runs as this selection rule would have chosen; None: each under its own rule.
+
+    Raises:
+        CosdaError: there are no runs, there is no such format or rule, or the file cannot be written.
+
+    Example:
+        >>> write_report(find_runs([Path("runs")]), "report.html", "html")
+    """
+    content, output = render_report(runs, format, select), Path(output)
     temporary = output.with_name(f"{output.name}.{os.getpid()}.tmp")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -7,26 +7,23 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import nn
 
 from cosda.config.plan import Plan
-from cosda.config.resolve import HOW_TO_GET
 from cosda.config.schema import Optimisation
 from cosda.data.cache import Packed, content_key, pack, unpacked
 from cosda.data.domain import Domain, Files
-from cosda.data.edges import DexiNedEdges, EdgeMixing, new_dexined, sobel
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
-from cosda.models.encoders.weights import load_weights
 from cosda.models.network import Network, to_device
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive, stream
+from cosda.run.edges import check_edges, open_edges
 from cosda.run.environment import open_arithmetic
 from cosda.run.evaluate import EVALUATION_BATCH
 from cosda.run.features import featurise
@@ -89,28 +86,12 @@ class Prepared:
             settings.batch_size,
             self.plan.seed,
             settings.epoch_images,
-            self._edges(settings, domain),
+            open_edges(self.plan.edges, settings, domain, self.device),
         )
 
     def loader(self, domain: Domain, split: str, seed: int = 0) -> Loader:
         """Batches for looking at a split of a domain with a finished network."""
         return open_loader(domain, split, self.preprocessing, self.device, EVALUATION_BATCH, seed)
-
-    def _edges(self, settings: Optimisation, domain: Domain) -> EdgeMixing | None:
-        """What mixes edges into training images; nothing for feature vectors, which have none."""
-        if not has_edges(settings, domain):
-            return None
-        edges, operator = self.plan.edges, sobel
-        if edges.operator == "dexined":
-            network = new_dexined()
-            load_weights(network, Path(edges.weights or "").expanduser())
-            operator = DexiNedEdges(network.to(self.device), edges.input)
-        return EdgeMixing(operator, settings.edgemix, settings.epochs - edges.clean_epochs)
-
-
-def has_edges(settings: Optimisation, domain: Domain) -> bool:
-    """Whether edges are mixed into the training images of a domain."""
-    return settings.edgemix < 1 and domain.kind != "features"
 
 
 @contextmanager
@@ -129,7 +110,9 @@ def prepare(
             model = _adopted(replace(model, network=copy.deepcopy(model.network)), plan, domains, watcher)
         model.network.arithmetic = open_arithmetic(plan.network.precision, machine.compile, device, watcher)
         to_device(model.network, device)
-        readable = {name: _ready(domain, plan, model, device, machine, watcher) for name, domain in domains.items()}
+        readable = {
+            name: make_readable(domain, plan, model, device, machine, watcher) for name, domain in domains.items()
+        }
         _check_targets(plan, readable)
         yield Prepared(plan, model, readable, device, machine, watcher)
 
@@ -162,15 +145,12 @@ def _adopted(model: Model, plan: Plan, domains: Mapping[str, Domain], watcher: W
 def _check_targets(plan: Plan, domains: Mapping[str, Domain]) -> None:
     """Say before any training what a target lacks."""
     for target in plan.targets:
-        if has_edges(plan.adapt(target), domains[target]) and plan.edges.operator == "dexined":
-            file = Path(plan.edges.weights or "").expanduser()
-            if not file.is_file():
-                raise CosdaError(f"edges.weights: there is no file {file}. {HOW_TO_GET}")
+        check_edges(plan.edges, plan.adapt(target), domains[target])
         if plan.select == "oracle" and domains[target].labels is None:
             raise CosdaError(f"the rule 'oracle' chooses by labels, and '{target}' has none. Take another --select.")
 
 
-def _ready(
+def make_readable(
     domain: Domain, plan: Plan, model: Model, device: torch.device, machine: Machine, watcher: Watcher
 ) -> Domain:
     """What a run reads: images, or features where the plan freezes the encoder."""

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cosda.bench import ENGINES
 from cosda.cli.options import (
     CARRY_HELP,
     Data,
@@ -35,7 +36,7 @@ Workers = Annotated[
 class Cluster:
     """Where the runs are done, and what each may use."""
 
-    engine: Annotated[str, typer.Option(help="local (processes on this machine) or ray (a cluster).")] = "local"
+    engine: Annotated[str, typer.Option(metavar="NAME", help=f"Where runs are done. {ENGINES.described()}.")] = "local"
     address: Annotated[
         str | None, typer.Option(help="Ray cluster, host:port or auto; default: start one on this machine.")
     ] = None
@@ -83,7 +84,9 @@ def bench(
 
     Example:  cosda bench digits --methods source,cosda --pairs "print>hand,hand>print" --seeds 3
     """
-    from cosda.bench import Resources, expand, run_jobs
+    from cosda.bench.jobs import expand
+    from cosda.bench.run import run_jobs
+    from cosda.bench.scheduler import Resources
     from cosda.cli.live import open_onlooker
     from cosda.cli.tables import print_rows, print_tables
     from cosda.config.request import Request

@@ -24,7 +24,7 @@ def compare(
     Example:  cosda compare runs/digits-nrc-s0-1c2d3e4f5a runs/digits-cosda-s0-6b7c8d9e0f
     """
     from cosda.cli.tables import print_comparison
-    from cosda.report.compare import compare as compare_runs
+    from cosda.report.compare.comparison import compare as compare_runs
 
     comparison = compare_runs(run_a, run_b)
     if as_json:

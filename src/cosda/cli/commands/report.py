@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from cosda.report.formats import FORMATS
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Run folders, or folders that hold them.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default report.FORMAT.")] = None,
-    format: Annotated[str | None, typer.Option("--format", "-f", help="html, md, csv or tex; default by -o.")] = None,
+    format: Annotated[str | None, typer.Option("--format", "-f", help=f"{FORMATS.described()}; default by -o.")] = None,
     select: Annotated[
         str | None, typer.Option("--select", help="Draw single-target runs under this selection rule instead.")
     ] = None,

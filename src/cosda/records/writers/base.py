@@ -11,8 +11,6 @@ from cosda.files import Json
 from cosda.records.folder import RunFolder
 from cosda.records.run import Run
 
-SUMMARY = ("average", "adaptation", "source_drop", "bwt", "forgetting")
-
 
 @dataclass
 class Row:
@@ -49,7 +47,7 @@ def rows(run: Run) -> list[Row]:
             row.values.update(_cost(facts))
     if run.config["kind"] == "adapt" and (summary := run.summary())["accuracy"] is not None:
         last = found[len(run.domains) - 1, None].values
-        last.update({f"summary/{name}": summary[name] for name in SUMMARY if summary[name] is not None})
+        last.update({f"summary/{name}": summary[name] for name in metrics.MEASURES if summary[name] is not None})
     return list(found.values())
 
 

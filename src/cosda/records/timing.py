@@ -1,0 +1,43 @@
+"""What timing.jsonl says: how far a run has come, and how long an epoch and an image take. No torch."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cosda.files import Json
+
+
+def read_timing(folder: Path) -> list[Json]:
+    """The facts of a run's epochs so far.
+
+    Another process may be writing the last line, and a kill may have cut one off: what is no whole line is left out.
+    """
+    try:
+        lines = (folder / "timing.jsonl").read_bytes().split(b"\n")[:-1]
+    except OSError:  # nothing was timed yet
+        return []
+    return [facts for line in lines if (facts := _parse(line)) is not None]
+
+
+def _parse(line: bytes) -> Json | None:
+    try:
+        facts = json.loads(line)
+    except ValueError:
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def seconds_per_epoch(timing: Iterable[Mapping[str, Any]]) -> float | None:
+    """The median over epochs; None where there was none."""
+    found = [facts["seconds"] for facts in timing]
+    return statistics.median(found) if found else None
+
+
+def images_per_second(timing: Iterable[Mapping[str, Any]]) -> float | None:
+    """The median over epochs; None where there was none, or none long enough to be timed."""
+    found = [facts["images"] / facts["seconds"] for facts in timing if facts["seconds"] > 0]
+    return statistics.median(found) if found else None

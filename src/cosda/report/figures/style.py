@@ -1,0 +1,81 @@
+"""How plots look: colours, names, axes. Plots are plain dictionaries for plotly.
+
+What is drawn is decided here and in the files beside; the colours of light and dark in the page. Names from data never
+become axis categories (two equal names would be one) nor templates (``%{x}`` would be filled in): axes are numbers with
+tick texts, hover texts are complete, and all of them pass through `label`.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cosda.report.model.groups import Section
+
+Plot = dict[str, Any]  # data and layout, as plotly takes them
+
+# Paul Tol's palettes "bright" and "vibrant" and a few more: apart for the colour-blind, visible on light and on dark.
+COLOURS = (
+    "#4477aa",
+    "#ee6677",
+    "#228833",
+    "#ccaa22",
+    "#66ccee",
+    "#aa3377",
+    "#999999",
+    "#ee7733",
+    "#009988",
+    "#8866cc",
+    "#9c6b3f",
+    "#e78ac3",
+    "#8fbf3f",
+)
+DASHES = ("solid", "dash", "dot", "dashdot")
+SOURCE_COLOUR, TARGET_COLOUR = "#d73027", "#4575b4"  # of the paper's t-SNE figure
+FAINT = "#8a8a8a"
+SEQUENTIAL = [[0.0, "#f5ecdc"], [0.5, "#b3d0cd"], [0.78, "#5a9aab"], [0.8, "#3c7f97"], [1.0, "#1b4f72"]]
+
+
+@dataclass(frozen=True)
+class Palette:
+    """The colour of each method, the same in all tables and figures of a report."""
+
+    names: tuple[str, ...]
+
+    def colour(self, name: str) -> str:
+        """The colour of a method; they begin again where there are more methods than colours."""
+        return COLOURS[self.names.index(name) % len(COLOURS)]
+
+    def dash(self, name: str) -> str:
+        """The dash of a method's lines: tells them apart when the colours begin again."""
+        return DASHES[self.names.index(name) // len(COLOURS) % len(DASHES)]
+
+
+def palette(sections: Sequence[Section]) -> Palette:
+    """Colours for all methods of all sections."""
+    return Palette(tuple(dict.fromkeys(group.name for section in sections for group in section.groups)))
+
+
+def label(name: str, longest: int = 28) -> str:
+    """A name from data for plotly, whose texts are a small HTML: mark-up is escaped, long names are cut."""
+    name = " ".join(name.split())
+    return html.escape(name if len(name) <= longest else name[: longest - 1] + "…", quote=False)
+
+
+def stage_names(domains: Sequence[str]) -> list[str]:
+    """Stage 0 is the source model; the others are named after their target."""
+    return ["source model", *(f"after {name}" for name in domains[1:])]
+
+
+def ticks(texts: Sequence[str]) -> dict[str, Any]:
+    """An axis of names: numbers that are shown as texts."""
+    numbers = list(range(len(texts)))
+    return {"tickvals": numbers, "ticktext": list(texts), "automargin": True, "zeroline": False, "ticks": ""}
+
+
+def rounded(value: float | None) -> float | None:
+    """Six digits after the point are more than a screen shows; JSON has no NaN, so it becomes a gap."""
+    return round(value, 6) if value is not None and math.isfinite(value) else None
