@@ -195,7 +195,7 @@ def test_on_gpus_batch_norm_becomes_synchronised_and_keeps_its_weights() -> None
     before = {key: value.clone() for key, value in network.state_dict().items()}
     network.eval()
     wanted = network(images).logits
-    for _ in range(2):  # a network may be placed twice
+    for _ in range(2):  # a network may be moved to a device twice
         share_statistics(network)
     kinds = [type(module) for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     assert kinds == [nn.SyncBatchNorm, SharedFeatureNorm]

@@ -214,6 +214,7 @@ def test_a_gpu_that_is_not_there_is_an_error_before_anybody_is_met() -> None:
 def follower(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is the second of two; the first says that the run is not finished."""
     monkeypatch.setattr(collectives, "_here", env.Place(1, 2, 1))
+    monkeypatch.setattr(env, "place", lambda: env.Place(1, 2, 1))
     monkeypatch.setattr(collectives, "from_first", lambda value: False)
     monkeypatch.setattr(collectives, "everyone", lambda value: [value, value])
 

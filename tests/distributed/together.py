@@ -44,8 +44,8 @@ def plain_network(masked: bool) -> Network:
 
 def train(method: Method, network: Network, loader: Loader, epochs: int = 2) -> dict[str, Any]:
     """All that a training leaves: what a resume would need, and the facts of its epochs."""
-    how = AdaptSettings(epochs=epochs, batch_size=BATCH, lr=0.02, lr_end=0.01)
-    job, facts = Training(method, network, loader, how, 0, 1, "target"), []
+    settings = AdaptSettings(epochs=epochs, batch_size=BATCH, lr=0.02, lr_end=0.01)
+    job, facts = Training(method, network, loader, settings, 0, 1, "target"), []
     job.run(lambda epoch: facts.append(epoch.recorded))
     return {"state": job.state_dict(), "facts": facts, "predictor": method.predictor("target").state_dict()}
 
@@ -80,7 +80,7 @@ def by_calls(folder: Path) -> dict[str, Any]:
     quick = ("network.encoder=small", "network.bottleneck=8", "data.size=16", "source.epochs=1", "source.batch_size=8")
     frozen = ("network.freeze_encoder=true", "epochs=2", "batch_size=8")
     machine, data = Machine(device="cpu", threads=1), tiny_benchmark()
-    source = train_source(data, "one", settings=read(quick), out=folder / "runs", machine=machine)
+    source = train_source(data, "one", settings=read(quick), out=folder / "runs", machine=machine).model
     result = adapt(source, data["two"], "nrc", settings=read(frozen), out=folder / "runs", machine=machine)
     result.model.save(folder / "adapted")
     return {"network": result.model.network.state_dict(), "records": len(result.run.records)}

@@ -123,43 +123,50 @@ def test_masks():
 class Used(nn.Module):
     """Convolution and BatchNorm that other code depends on, in several ways."""
 
-    def __init__(self, how):
+    def __init__(self, use):
         super().__init__()
-        self.how = how
+        self.use = use
         self.conv, self.norm, self.other = nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.BatchNorm2d(6)
         self.hidden = [self.norm]  # a reference that no tree of modules shows
 
     def forward(self, images):
         maps = self.conv(images)
-        if self.how == "the output elsewhere":
+        if self.use == "the output elsewhere":
             maps = self.norm(maps) + maps
-        elif self.how == "the output in a list":
+        elif self.use == "the output in a list":
             maps = torch.stack([self.norm(maps), maps]).sum(0)
-        elif self.how == "the convolution twice":
+        elif self.use == "the convolution twice":
             maps = self.norm(maps) + self.conv(images.flip(3))
-        elif self.how == "the norm twice":
+        elif self.use == "the norm twice":
             maps = self.norm(self.norm(maps))
-        elif self.how == "two norms":
+        elif self.use == "two norms":
             maps = self.norm(maps) + self.other(maps)
-        elif self.how == "hidden":
+        elif self.use == "hidden":
             maps = self.hidden[0](maps)
-        elif self.how == "something between":
+        elif self.use == "something between":
             maps = self.norm(maps.relu())
-        elif self.how == "another weight":
+        elif self.use == "another weight":
             maps = self.norm(F.conv2d(images, self.conv.weight * 2, self.conv.bias))
-        elif self.how == "batch statistics":
+        elif self.use == "batch statistics":
             maps = F.batch_norm(maps, self.norm.running_mean.clone(), self.norm.running_var.clone(), training=True)
-        elif self.how == "numbers":
+        elif self.use == "numbers":
             maps = self.norm(maps) * float(maps.mean())
         return maps.mean(dim=(2, 3))
 
 
-HOW = ["the output elsewhere", "the output in a list", "the convolution twice", "the norm twice", "two norms", "hidden"]
+USES = [
+    "the output elsewhere",
+    "the output in a list",
+    "the convolution twice",
+    "the norm twice",
+    "two norms",
+    "hidden",
+]
 
 
-@pytest.mark.parametrize("how", [*HOW, "something between", "another weight", "batch statistics", "numbers"])
-def test_what_is_used_elsewhere_is_left_as_it_is(how):
-    network = lived_in(Network(Used(how), nn.Identity(), nn.Linear(6, 3)))
+@pytest.mark.parametrize("use", [*USES, "something between", "another weight", "batch statistics", "numbers"])
+def test_what_is_used_elsewhere_is_left_as_it_is(use):
+    network = lived_in(Network(Used(use), nn.Identity(), nn.Linear(6, 3)))
     assert find_pairs(network.encoder.eval(), inputs(2, 16)) == {}
     assert_same(network, inputs(side=16), 0)
 
