@@ -14,9 +14,9 @@ from typing import Any
 from cosda import metrics
 from cosda.config.resolve import Plan, resolve
 from cosda.data.benchmarks import load as load_benchmark
-from cosda.data.benchmarks import load_domain
 from cosda.data.cache import Packed
 from cosda.data.domain import Benchmark, Domain, Files, everything
+from cosda.data.inputs import load_domain
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import collectives, env
 from cosda.errors import CosdaError

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="'digits', a folder of domain folders, or an .npz with several domains.")
+from cosda.data.registry import what_belongs
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help=f"It is {what_belongs()}.")]
+Images = Annotated[
+    Path, typer.Argument(metavar="IMAGES", help="A folder of images, a CSV file or image list, or an .npz file.")
 ]
-Images = Annotated[Path, typer.Argument(metavar="IMAGES", help="A folder of images, an image list, or an .npz file.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")]
 Method = Annotated[str, typer.Option(help="The method; 'cosda methods' lists them.")]
 Variant = Annotated[str | None, typer.Option(help="Variant of the method, such as 'paper' or 'authors'.")]

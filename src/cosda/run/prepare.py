@@ -15,7 +15,7 @@ from torch import nn
 
 from cosda.config.resolve import Plan
 from cosda.data.cache import Packed, content_key, default_cache, pack, unpacked
-from cosda.data.domain import Domain, Files, everything
+from cosda.data.domain import Domain, Undecoded, everything
 from cosda.data.loader import Loader
 from cosda.distributed import collectives, env
 from cosda.errors import CosdaError
@@ -105,7 +105,7 @@ def prepare(
 
 def readable(domain: Domain, size: int, machine: Machine, watcher: Watcher) -> Packed:
     """The domain with samples that can be read: packed once, or decoded each time with ``pack=False``."""
-    if not isinstance(domain.items, Files):
+    if not isinstance(domain.items, Undecoded):
         return Packed(domain, [])
     stored = round(size * MARGIN)
     progress = _Progress(watcher, domain.name)
@@ -161,7 +161,7 @@ def featurise(
 
     ``content`` names the images.
     """
-    assert not isinstance(domain.items, Files)
+    assert not isinstance(domain.items, Undecoded)
     path = features_path(content, encoder, preprocessing, machine.cache)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
