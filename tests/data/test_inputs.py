@@ -99,6 +99,11 @@ LABELLED = {
     "list file": as_list_file,
     "npz": as_npz,
     "dictionary": lambda site, images, pixels: {"images": pixels, "labels": ["dog", "cat", "dog", "cat"]},
+    "dictionary of tensors": lambda site, images, pixels: {
+        "images": torch.from_numpy(pixels).permute(0, 3, 1, 2),
+        "labels": torch.tensor([1, 0, 1, 0]),
+        "classes": ["cat", "dog"],
+    },
     "pairs": lambda site, images, pixels: list(zip(images, ["dog", "cat", "dog", "cat"], strict=True)),
     "dataset with names": lambda site, images, pixels: Pairs(
         [(image, label) for image, label in zip(images, [1, 0, 1, 0], strict=True)], ["cat", "dog"]

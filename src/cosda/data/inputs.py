@@ -52,8 +52,9 @@ def load_domain(
         CosdaError: the data are none of these, cannot be read, or have classes that the model does not know.
 
     Example:
-        >>> load_domain(np.zeros((2, 8, 8, 3), np.uint8), name="site").kind
-        'images'
+        >>> target = load_domain("photos/new-site", labels=False)
+        >>> checked = load_domain("photos/labelled.csv", model.classes)
+        >>> frames = load_domain([Image.open(path) for path in paths], name="camera")
     """
     reading = _read(data, labels, tuple(classes or ()))
     if classes and reading.classes:
@@ -66,14 +67,10 @@ def _read(data: DataLike, labels: bool, classes: tuple[str, ...]) -> Reading:
     if isinstance(data, Domain):
         return Reading(data if labels else data.without_labels())
     if isinstance(data, str | os.PathLike):
-        path = Path(data)
-        if not path.exists():
-            siblings = os.listdir(path.parent) if path.parent.is_dir() else []
-            raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} {ACCEPTED}")
-        with readers.explained(path):
-            return _read_path(path, labels, classes)
+        with readers.explained(Path(data)):
+            return _read_path(Path(data), labels, classes)
     if isinstance(data, Mapping):
-        arrays = {str(key): np.asarray(value) for key, value in data.items()}
+        arrays = {str(key): as_images(value) if is_tensor(value) else np.asarray(value) for key, value in data.items()}
         return _only(read_arrays(arrays, UNNAMED, "the dictionary", labels), "the dictionary")
     if isinstance(data, Image.Image):
         data = [data]
@@ -101,6 +98,9 @@ def _read_positions(data: Any, labels: bool) -> Reading:
 
 
 def _read_path(path: Path, labels: bool, classes: tuple[str, ...]) -> Reading:
+    if not path.exists():
+        siblings = os.listdir(path.parent) if path.parent.is_dir() else []
+        raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} {ACCEPTED}")
     if path.is_dir():
         with_classes = labels and readers.layout(path) in ("split", "classes")
         return readers.read_folder(path) if with_classes else readers.read_images(path)
