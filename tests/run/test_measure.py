@@ -27,8 +27,9 @@ class Listener(Watcher):
 def test_a_watcher_is_told_the_headline_accuracy(headline: str, accuracy: float) -> None:
     listener, written = Listener(), []
     folder = SimpleNamespace(append=lambda kind, **facts: written.append({"kind": kind, **facts}))
-    given: Any = {"plan": SimpleNamespace(headline=headline), "domains": {}, "preprocessing": None, "device": None}
-    measurer = Measurer(**given, folder=folder, watcher=listener)  # type: ignore[arg-type]
+    plan = SimpleNamespace(data=SimpleNamespace(headline=headline))
+    prepared: Any = SimpleNamespace(plan=plan, watcher=listener)
+    measurer = Measurer(prepared, folder)  # type: ignore[arg-type]
     assert measurer.record(np.array([[9, 1], [1, 1]]), 1, None, "hand") == pytest.approx(accuracy)
     assert listener.heard == pytest.approx([accuracy])
     assert (written[0]["correct"], written[0]["images"]) == ([9, 1], [10, 2])
