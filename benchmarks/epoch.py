@@ -12,8 +12,8 @@ from benchmarks.images import write_jpegs
 from benchmarks.step import CASES, Case
 from benchmarks.timing import interleaved
 from cosda.config.schema import AdaptSettings
-from cosda.data.benchmarks import load_domain
 from cosda.data.cache import pack
+from cosda.data.inputs import load_domain
 from cosda.data.loader import Loader, open_loader
 from cosda.methods.cosda import CoSDA
 from cosda.preprocessing import Preprocessing

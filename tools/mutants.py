@@ -238,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=60, help="mutants to try at most (60)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, another sample (0)")
-    parser.add_argument("--patience", type=float, default=30, help="seconds that a file of tests may take (30)")
+    parser.add_argument("--patience", type=float, default=60, help="seconds that a file of tests may take (60)")
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="the tree (the current folder)")
     given = parser.parse_args(arguments)
     files = chosen_files(given.root, given.only)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cosda.api import Result, adapt, evaluate, predict, run_chain, train_source
     from cosda.data.benchmarks import load as load_benchmark
-    from cosda.data.benchmarks import load_domain
     from cosda.data.domain import Benchmark, Domain
+    from cosda.data.inputs import load_domain
     from cosda.errors import CosdaError
     from cosda.methods import METHODS
     from cosda.methods.base import Method
@@ -42,7 +42,7 @@ _PLACES = {
     "evaluate": "cosda.api",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
-    "load_domain": "cosda.data.benchmarks",
+    "load_domain": "cosda.data.inputs",
     "predict": "cosda.api",
     "run_chain": "cosda.api",
     "train_source": "cosda.api",

@@ -14,9 +14,9 @@ from cosda.config.plan import Plan
 from cosda.config.request import Data, Options, Request
 from cosda.config.resolve import resolve
 from cosda.data.benchmarks import load as load_benchmark
-from cosda.data.benchmarks import load_domain
 from cosda.data.cache import Packed
-from cosda.data.domain import Benchmark, Domain, Files, Headline, everything
+from cosda.data.domain import Benchmark, Domain, Headline, everything
+from cosda.data.inputs import DataLike, load_domain
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import env
 from cosda.errors import CosdaError
@@ -30,8 +30,6 @@ from cosda.run.predictions import Prediction
 from cosda.run.prepare import main_watcher, prepare, readable
 from cosda.run.source import is_trained, source_model, source_run
 from cosda.watch import Watcher
-
-Source = str | Path | Domain  # where images come from
 
 
 @dataclass(frozen=True)
@@ -85,11 +83,11 @@ class Result:
 
 def adapt(
     model: Model | str | Path,
-    data: Source,
+    data: DataLike,
     method: str = "cosda",
     *,
     domain: str | None = None,
-    check: Source | None = None,
+    check: DataLike | None = None,
     out: str | Path | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
@@ -122,9 +120,9 @@ def adapt(
 
 def adapt_request(
     request: Request,
-    data: Source,
+    data: DataLike,
     domain: str | None = None,
-    check: Source | None = None,
+    check: DataLike | None = None,
     out: str | Path | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
@@ -138,7 +136,7 @@ def adapt_request(
         )
     if domain is None:
         model.network.for_domain(None)  # an error for a model with masks
-    target = (data if isinstance(data, Domain) else load_domain(data, labelled=False)).without_labels()
+    target = load_domain(data, labels=False)
     name = domain or target.name
     target = replace(target, name="target" if name == "source" else name)
     chain = Benchmark("own", {target.name: target}, model.classes)
@@ -272,7 +270,7 @@ def train_request(
 
 def evaluate(
     model: Model | str | Path,
-    data: Source,
+    data: DataLike,
     *,
     domain: str | None = None,
     machine: Machine | None = None,
@@ -288,7 +286,7 @@ def evaluate(
     """
     model = _model(model)
     network = model.network.for_domain(domain)
-    measured = data if isinstance(data, Domain) else load_domain(data, model.classes)
+    measured = load_domain(data, model.classes)
     if measured.labels is None:
         raise CosdaError(
             f"{measured.name} has no labels to compare with: images must lie in one folder per class, "
@@ -303,7 +301,7 @@ def evaluate(
 
 def predict(
     model: Model | str | Path,
-    data: Source,
+    data: DataLike,
     *,
     domain: str | None = None,
     machine: Machine | None = None,
@@ -318,9 +316,9 @@ def predict(
     """
     model = _model(model)
     network = model.network.for_domain(domain)
-    images = (data if isinstance(data, Domain) else load_domain(data, labelled=False)).without_labels()
+    images = load_domain(data, labels=False)
     images = replace(images, test=everything(len(images)))
-    names = images.items.names if isinstance(images.items, Files) else tuple(map(str, range(len(images))))
+    names = images.names
     with _opened(model, images, machine, watcher) as (loader, packed):
         found = iter(probabilities(network, loader))
     reasons = dict(packed.skipped)

@@ -172,7 +172,7 @@ class Here(Engine):
 
 
 ENGINES["here"] = Here  # the one line
-from cosda.cli import main
+from cosda.__main__ import main
 main()
 """
 
@@ -226,7 +226,7 @@ def test_no_run_waits_for_a_source_model_while_there_is_other_work(vectors: str,
     # Another source domain before another seed of the same, so that both can pack their images side by side.
     second = choose(tasks[1:], [first])
     assert second is not None
-    assert second.plan.domains[0] == "two"
+    assert second.plan.source == "two"
     third = choose([task for task in tasks if task not in (first, second)], [first, second])
     assert third is not None
     assert third.source not in (first.source, second.source)
@@ -242,7 +242,7 @@ def finish(task: Task, seconds: float, source_seconds: float) -> None:
         (task.path, task.plan.as_json(), 1, seconds),
         (task.source, source_config(task.plan), 0, source_seconds),
     ):
-        epochs = task.plan.section("adapt" if stage else "source").epochs
+        epochs = (task.plan.adapt("two") if stage else task.plan.source_training).epochs
         facts = [{"stage": stage, "epoch": n, "seconds": epoch_seconds, "images": 20} for n in range(epochs)]
         write_json(folder / "config.json", config)
         (folder / "timing.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in facts))

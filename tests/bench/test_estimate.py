@@ -11,7 +11,7 @@ import pytest
 from benches import QUICK, bench, jobs_of
 from cosda.api import make_plan, train_source
 from cosda.bench.board import Board, Onlooker
-from cosda.bench.estimate import LOOK, about, calibrate, cost_of, estimate, estimate_epochs
+from cosda.bench.estimate import about, calibrate, cost_of, estimate
 from cosda.bench.jobs import open_benchmark
 from cosda.bench.run import run_jobs
 from cosda.bench.scheduler import Resources
@@ -101,9 +101,7 @@ def test_a_frozen_encoder_costs_its_features(images: str, tmp_path: Path) -> Non
     assert again.disk["packed images and features"] == 0
 
 
-def test_a_training_is_its_epochs() -> None:
-    assert estimate_epochs(0.01, 1000, 5) == pytest.approx(50)
-    assert estimate_epochs(0.01, 1000, 5, looked=600) == pytest.approx(50 + LOOK * 30)
+def test_a_time_says_how_far_off_it_may_be() -> None:
     assert about(120, 2) == "about 2 min (between 60 s and 4 min)"
 
 

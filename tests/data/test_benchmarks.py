@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cosda.data.benchmarks import load, load_domain
+from cosda.data import digits
+from cosda.data.benchmarks import load
+from cosda.data.doctor import examine
 from cosda.data.domain import Files
-from cosda.data.registry import KNOWN, VISDA_CLASSES
+from cosda.data.inputs import load_domain
+from cosda.data.registry import BENCHMARKS, Known, what_belongs
 from cosda.errors import CosdaError
 
 
@@ -54,7 +61,7 @@ def test_officehome_from_folders_and_from_lists_is_the_same(tmp_path, tree, real
 
 @pytest.mark.parametrize("lists", ["none", "inside", "tllib"])
 def test_visda(tmp_path, tree, lists):
-    classes = list(VISDA_CLASSES)
+    classes = list(BENCHMARKS["visda"].classes)
     tree(tmp_path, *(f"{part}/{c}" for part in ("train", "validation") for c in classes), count=1)
     tree(tmp_path, "test/trunk00", count=1)
     for part in ("train", "validation"):
@@ -102,8 +109,7 @@ def test_domainnet_is_inductive(tmp_path, tree, place):
 
 
 def test_domainnet_without_its_lists_says_where_they_belong(tmp_path, tree):
-    (domainnet,) = (known for known in KNOWN if known.name == "domainnet")
-    tree(tmp_path, *(f"{domain}/zebra" for domain in domainnet.domains))
+    tree(tmp_path, *(f"{domain}/zebra" for domain in BENCHMARKS["domainnet"].domains))
     with pytest.raises(CosdaError, match=r"Put clipart_train.txt, clipart_test.txt .* into splits/"):
         load(tmp_path)
 
@@ -174,7 +180,7 @@ def test_a_wrong_path_says_what_was_expected_and_found(tmp_path, tree):
         load(tmp_path / "archive/Office-31/dslr/mug/0.png")
     with pytest.raises(CosdaError, match=r"is not Office-Home. Expected .* art, clipart.* Found the domains amazon"):
         load(tmp_path / "archive/Office-31", name="officehome")
-    with pytest.raises(CosdaError, match=r"unknown benchmark 'ofice31'. Did you mean 'office31'"):
+    with pytest.raises(CosdaError, match=r"there is no benchmark 'ofice31'. Did you mean 'office31'"):
         load(tmp_path, name="ofice31")
 
 
@@ -185,35 +191,61 @@ def test_a_known_domain_without_images_is_an_error(tmp_path, tree):
         load(tmp_path)
 
 
-def test_one_domain_takes_the_class_order_of_the_model(tmp_path, tree):
-    tree(tmp_path / "site", "cat", "dog")
-    assert load_domain(tmp_path / "site", ("eel", "dog", "cat")).labels.tolist() == [2, 2, 1, 1]
-    assert load_domain(tmp_path / "site").labels.tolist() == [0, 0, 1, 1]
-    assert load_domain(tmp_path / "site", ("cat", "dog"), labelled=False).labels is None
-    assert load_domain(tmp_path / "site", ("red", "blue")).labels is None
-    with pytest.raises(CosdaError, match=r"has no labels; .* must be among: red, blue"):
-        load_domain(tmp_path / "site", ("red", "blue"), labelled=True)
-    with pytest.raises(CosdaError, match=r"does not know: dog. The model's classes are: cat"):
-        load_domain(tmp_path / "site", ("cat",))
+def test_the_embedded_benchmark_is_found_by_its_name():
+    assert load("digits") is digits.load()
+    assert list(load("digits").domains.values()) == list(digits.load())
+    assert tuple(load("digits").domains) == tuple(BENCHMARKS["digits"].domains.values())
 
 
-def test_one_domain_from_other_forms(tmp_path, tree, draw):
-    tree(tmp_path, "all/x", "all/y")
-    write_list(tmp_path / "list.txt", [("all/x/0.png", 1), ("all/y/0.png", 0)])
-    assert load_domain(tmp_path / "list.txt", ("y", "x")).labels.tolist() == [1, 0]
-    assert load_domain(tmp_path / "list.txt", ("cat", "dog")).labels.tolist() == [1, 0]  # by number
-    assert load_domain(tmp_path / "all/x/0.png").items.names == ("0.png",)
-    np.savez(tmp_path / "f.npz", features=np.ones((2, 3)), labels=[1, 0])
-    assert load_domain(tmp_path / "f.npz", ("cat", "dog", "eel")).labels.tolist() == [1, 0]
-    with pytest.raises(CosdaError, match="does not know: 0, 1"):
-        load_domain(tmp_path / "f.npz", ("cat",))
-    with pytest.raises(CosdaError, match="does not exist"):
-        load_domain(tmp_path / "nowhere")
-    tree(tmp_path / "validation", "aeroplane", "bus")
-    assert load_domain(tmp_path / "validation", tuple(VISDA_CLASSES.values())).labels.tolist() == [0, 0, 2, 2]
+# --- A benchmark of one's own -----------------------------------------------------------------------------------------
 
 
-def test_the_embedded_benchmark_is_found_by_its_name(monkeypatch):
-    digits = pytest.importorskip("cosda.data.digits")
-    monkeypatch.setattr(digits, "load", lambda: "the embedded benchmark")
-    assert load("digits") == "the embedded benchmark"
+@pytest.fixture
+def pets(tmp_path, tree, monkeypatch):
+    """A benchmark that a program outside registers in one line, and its folder."""
+    classes = {"felis": "cat", "dog": "dog", "eel": "eel"}
+    known = Known("pets", "Pets-2", {"night": "dark", "day": "bright"}, 3, "per-class", classes=classes)
+    monkeypatch.setitem(BENCHMARKS, "pets", known)
+    return tree(tmp_path / "archive", "day/felis", "day/dog", "Night/felis", "Night/dog", "more/felis")
+
+
+def test_a_benchmark_from_outside_is_recognised(pets):
+    found = load(pets)
+    assert (found.name, found.headline, found.classes) == ("pets", "per-class", ("dog", "cat"))
+    assert list(found.domains) == ["dark", "bright"]
+    assert found.notes == ("2 of the 3 classes of Pets-2",)
+    assert load(pets, name="pets 2").name == "pets"
+    assert load_domain(pets / "day", ("dog", "cat")).labels.tolist() == [0, 0, 1, 1]
+    with pytest.raises(CosdaError, match=r"is not Office-31"):
+        load(pets, name="office31")
+    with pytest.raises(CosdaError, match=r"does not exist. Expected the folder of Pets-2, with night, day in it"):
+        load(pets / "nothing", name="pets")
+
+
+def test_a_benchmark_from_outside_may_be_embedded(monkeypatch):
+    made = replace(digits.load(), name="two")
+    monkeypatch.setitem(BENCHMARKS, "two", Known("two", "Two", {}, 10, make=lambda: made))
+    assert load("two") is made
+    assert examine("two").benchmark == "two"
+
+
+def test_help_texts_and_errors_name_all_benchmarks(pets):
+    assert "pets: Pets-2" in BENCHMARKS.described()
+    assert "DomainNet, Pets-2 or your own" in what_belongs()
+    assert "the name 'digits'" in what_belongs()
+
+
+def test_the_command_lines_help_names_a_benchmark_from_outside():
+    code = """
+import cosda.data.registry as registry
+registry.BENCHMARKS["pets"] = registry.Known("pets", "Pets-2", {}, 2)
+from cosda import cli
+cli.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert "DomainNet, Pets-2 or your own" in " ".join(done.stdout.split())

@@ -14,10 +14,11 @@ import pytest
 from PIL import Image
 
 from cosda.data import cache as packing
-from cosda.data.benchmarks import load, load_domain
+from cosda.data.benchmarks import load
 from cosda.data.cache import content_key, pack, unpacked
 from cosda.data.decode import Decoder, Unreadable, decode, read
 from cosda.data.domain import Domain, Files, everything
+from cosda.data.inputs import load_domain
 from cosda.errors import CosdaError
 
 OFFICE31 = Path(__file__).resolve().parents[3] / "shared" / "data" / "office31"
@@ -135,8 +136,7 @@ def test_packed_and_unpacked_have_the_same_bits(site, cache):
 
 def test_a_pack_is_made_once_and_a_warm_start_reads_no_image(site, cache, monkeypatch):
     first = pack(load_domain(site), 16).domain.items
-    monkeypatch.setattr(packing, "read", None)
-    monkeypatch.setattr(packing, "read_bytes", None)
+    monkeypatch.setattr(packing, "fetch", None)
     assert np.array_equal(pack(load_domain(site), 16).domain.items, first)
     assert len(packs(cache)) == 1
 
@@ -238,7 +238,7 @@ def test_a_truncated_pack_is_made_again(site, cache):
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
     prelude = "import os, signal, sys, time; from pathlib import Path\n"
-    prelude += "from cosda.data import cache as packing; from cosda.data.benchmarks import load_domain\n"
+    prelude += "from cosda.data import cache as packing; from cosda.data.inputs import load_domain\n"
     return subprocess.Popen(
         [sys.executable, "-c", prelude + code, *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -18,7 +18,7 @@ def test_healthy_data(tmp_path, tree):
     assert findings.ok
     assert findings.problems == findings.warnings == findings.unreadable == findings.duplicates == []
     assert (findings.benchmark, findings.protocol) == (tmp_path.name, "transductive")
-    assert [(d.name, d.samples, d.labelled, d.train, d.test, d.classes) for d in findings.domains] == [
+    assert [(d.name, d.images, d.labelled, d.train, d.test, d.classes) for d in findings.domains] == [
         ("a", 4, 4, 4, 4, 2),
         ("b", 4, 4, 4, 4, 2),
     ]
@@ -50,9 +50,9 @@ def test_duplicates_are_warnings(tmp_path, tree, draw):
         ["a: cat/1.png", "a: cat/copy.png"],
     ]
     assert sorted(findings.warnings) == [
-        "1 samples have copies with another label",
-        "1 samples occur in several domains (a, b)",
-        "a: 1 samples are exact copies of another one",
+        "1 images have copies with another label",
+        "1 images occur in several domains (a, b)",
+        "a: 1 images are exact copies of another one",
     ]
 
 
@@ -71,7 +71,7 @@ def test_mismatched_class_lists_are_a_problem_and_the_rest_is_still_told(tmp_pat
     findings = examine(tmp_path)
     assert len(findings.problems) == 1
     assert "mismatched class lists: b has hound" in findings.problems[0]
-    assert [domain.samples for domain in findings.domains] == [4, 4]
+    assert [domain.images for domain in findings.domains] == [4, 4]
     assert "no common classes" in findings.as_text()
 
 
@@ -82,7 +82,7 @@ def test_a_wrong_split(tmp_path, tree):
     findings = examine(tmp_path)
     assert findings.protocol == "inductive"
     assert findings.problems == [
-        "site: 1 samples are in train and in test (site: site/cat/0.png …)",
+        "site: 1 images are in train and in test (site: site/cat/0.png …)",
         "site: 1 files are missing or cannot be read (listed as unreadable)",
     ]
     assert findings.unreadable == [("site: site/dog/9.png", "the file is missing")]
@@ -94,7 +94,7 @@ def test_an_empty_split_and_copies_across_the_split(tmp_path):
     np.savez(tmp_path / "y.npz", features=np.ones((2, 3)), labels=[0, 2], train=[0], test=[1])
     findings = examine(tmp_path / "y.npz")
     assert findings.ok
-    assert "y: 1 samples have copies in both train and test" in findings.warnings
+    assert "y: 1 images have copies in both train and test" in findings.warnings
     assert "y: lacks the classes 1" in findings.warnings
 
 
@@ -123,9 +123,31 @@ def test_one_domain_can_be_examined_too(tmp_path, tree, draw):
     assert examine(tmp_path / "list.txt").ok
 
 
+def test_files_that_are_no_images_are_told(tmp_path, tree):
+    tree(tmp_path, "a/cat", "a/dog", "b/cat", "b/dog")
+    for name in ("a/cat/1.heic", "a/dog/2.heic", "a/cat/.DS_Store", "a/dog/Thumbs.db", "b/labels.json"):
+        (tmp_path / name).write_bytes(b"?")
+    findings = examine(tmp_path)
+    assert findings.ok
+    assert findings.warnings == ["a: ignored files: 2 .heic", "b: ignored files: 1 .json"]
+    assert [domain.ignored for domain in findings.domains] == [{".heic": 2}, {".json": 1}]
+    assert json.loads(json.dumps(findings.as_json()))["domains"][0]["ignored"] == {".heic": 2}
+    assert "a: ignored files: 2 .heic" in findings.as_text()
+
+
+def test_a_csv_file_and_a_path_as_text(tmp_path, tree):
+    tree(tmp_path, "all/cat")
+    (tmp_path / "list.csv").write_text("path,label\nall/cat/0.png,cat\nall/cat/1.png,dog\n")
+    findings = examine(str(tmp_path / "list.csv"))
+    assert findings.ok
+    assert (findings.benchmark, findings.classes) == ("one domain", ["cat", "dog"])
+    (tmp_path / "list.csv").write_text("path,label\nall/cat/0.png,cat\nall/cat/9.png,dog\n")
+    assert examine(tmp_path / "list.csv").unreadable == [("list: all/cat/9.png", "the file is missing")]
+
+
 @pytest.mark.skipif(not OFFICE31.is_dir(), reason="the images of Office-31 are not here")
 def test_amazon_holds_exact_duplicates():
     findings = examine(OFFICE31)
     assert findings.ok
     assert findings.benchmark == "office31"
-    assert findings.warnings == ["amazon: 71 samples are exact copies of another one"]
+    assert findings.warnings == ["amazon: 71 images are exact copies of another one"]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from cosda.data import readers
-from cosda.data.arrays import read_arrays
+from cosda.data.arrays import read_npz
 from cosda.data.domain import Files
+from cosda.data.lists import read_list
 from cosda.errors import CosdaError
 
 
@@ -75,18 +76,18 @@ def test_a_list_may_have_spaces_and_takes_class_names_from_folders(tmp_path, tre
     tree(tmp_path, "Real World/tv set", "Real World/mug")
     path = tmp_path / "real.txt"
     path.write_text("Real World/tv set/0.png 0\nReal World/mug/1.png 1\n\nReal World/mug/0.png 1\n")
-    reading = readers.read_list(path)
+    reading = read_list(path)
     assert reading.classes == ("mug", "tv set")  # alphabetical, whatever the numbers
     assert names(reading) == ("Real World/mug/0.png", "Real World/mug/1.png", "Real World/tv set/0.png")
     assert reading.domain.labels.tolist() == [0, 0, 1]
-    assert readers.read_list(path, by_folder=False).domain.labels.tolist() == [1, 1, 0]
+    assert read_list(path, by_folder=False).domain.labels.tolist() == [1, 1, 0]
 
 
 def test_a_list_whose_folders_are_no_classes_keeps_the_numbers(tmp_path, draw):
     for name in ("a.png", "b.png", "c.png"):
         draw(tmp_path / "all" / name)
     (tmp_path / "list.txt").write_text("all/a.png 0\nall/b.png 2\nall/c.png 0\n")
-    reading = readers.read_list(tmp_path / "list.txt")
+    reading = read_list(tmp_path / "list.txt")
     assert reading.classes == ("0", "1", "2")
     assert reading.domain.labels.tolist() == [0, 2, 0]
 
@@ -96,7 +97,7 @@ def test_a_list_without_labels_a_root_and_windows_paths(tmp_path, draw):
     (tmp_path / "lists").mkdir()
     path = tmp_path / "lists/new.txt"
     path.write_text("in\\photo 1.png\n")
-    reading = readers.read_list(path, root=tmp_path / "far")
+    reading = read_list(path, root=tmp_path / "far")
     assert names(reading) == ("in/photo 1.png",)
     assert reading.domain.labels is None
 
@@ -106,7 +107,7 @@ def test_lists_and_folders_may_spell_a_domain_differently(tmp_path, tree):
     (tmp_path / "image_list").mkdir()
     path = tmp_path / "image_list/Real_World.txt"
     path.write_text("Real_World/mug/0.png 0\nReal_World/pen/0.png 1\n")
-    assert names(readers.read_list(path)) == ("Real World/mug/0.png", "Real World/pen/0.png")
+    assert names(read_list(path)) == ("Real World/mug/0.png", "Real World/pen/0.png")
 
 
 @pytest.mark.parametrize(
@@ -123,13 +124,13 @@ def test_a_wrong_list_says_where(tmp_path, tree, text, message):
     tree(tmp_path, "a")
     (tmp_path / "list.txt").write_text(text)
     with pytest.raises(CosdaError, match=message):
-        readers.read_list(tmp_path / "list.txt")
+        read_list(tmp_path / "list.txt")
 
 
 def test_arrays_of_one_domain(tmp_path):
     grey = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
     np.savez(tmp_path / "one.npz", images=grey, labels=[0, 2, 1], train=[0, 1], test=[2], classes=["a", "b", "c"])
-    (reading,) = read_arrays(tmp_path / "one.npz")
+    (reading,) = read_npz(tmp_path / "one.npz")
     assert reading.domain.name == "one"
     assert reading.domain.kind == "images"
     assert reading.domain.items.shape == (3, 4, 4, 3)
@@ -148,7 +149,7 @@ def test_arrays_of_several_domains_with_splits_and_features(tmp_path):
     }
     labels = {key.replace("features", "labels"): np.arange(len(value)) for key, value in arrays.items()}
     np.savez(tmp_path / "sites.npz", **arrays, **labels)
-    old, new = read_arrays(tmp_path / "sites.npz")
+    old, new = read_npz(tmp_path / "sites.npz")
     assert (old.domain.name, new.domain.name) == ("old_site", "new_site")
     assert old.domain.kind == "features"
     assert old.domain.items.dtype == np.float32
@@ -160,18 +161,18 @@ def test_arrays_of_several_domains_with_splits_and_features(tmp_path):
 
 def test_arrays_in_two_parts_are_one_domain(tmp_path):
     np.savez(tmp_path / "parts.npz", train_features=np.ones((2, 3)), test_features=np.zeros((1, 3)))
-    (reading,) = read_arrays(tmp_path / "parts.npz")
+    (reading,) = read_npz(tmp_path / "parts.npz")
     assert reading.domain.name == "parts"
     assert (reading.domain.train.tolist(), reading.domain.test.tolist()) == ([0, 1], [2])
 
 
 def test_arrays_may_have_names_as_labels_or_none(tmp_path):
     np.savez(tmp_path / "a.npz", features=np.ones((3, 2), np.float32), labels=["dog", "cat", "dog"])
-    (reading,) = read_arrays(tmp_path / "a.npz")
+    (reading,) = read_npz(tmp_path / "a.npz")
     assert reading.classes == ("cat", "dog")
     assert reading.domain.labels.tolist() == [1, 0, 1]
     np.savez(tmp_path / "b.npz", features=np.ones((3, 2), np.float32))
-    assert read_arrays(tmp_path / "b.npz")[0].domain.labels is None
+    assert read_npz(tmp_path / "b.npz")[0].domain.labels is None
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_arrays_may_have_names_as_labels_or_none(tmp_path):
         ({"images": np.zeros((2, 4, 4, 3))}, "shape .2, 4, 4, 3. of float64"),
         ({"images": np.zeros((2, 3, 4, 4), np.uint8)}, "Expected images as uint8"),
         ({"features": np.full((2, 3), np.nan)}, "not finite"),
-        ({"features": np.zeros((2, 3)), "labels": [1]}, "2 samples but labels of shape"),
+        ({"features": np.zeros((2, 3)), "labels": [1]}, "2 rows but labels of shape"),
         ({"features": np.zeros((2, 3)), "labels": [0, -1]}, "whole numbers from 0"),
         ({"features": np.zeros((2, 3)), "labels": [0, 5], "classes": ["a"]}, "has label 5, but 'classes' names 1"),
         ({"features": np.zeros((2, 3)), "train": [0], "test": [7]}, "'test' must hold positions from 0 to 1"),
@@ -193,7 +194,7 @@ def test_arrays_may_have_names_as_labels_or_none(tmp_path):
 def test_wrong_arrays_say_what_was_expected(tmp_path, arrays, message):
     np.savez(tmp_path / "wrong.npz", **arrays)
     with pytest.raises(CosdaError, match=message):
-        read_arrays(tmp_path / "wrong.npz")
+        read_npz(tmp_path / "wrong.npz")
 
 
 def test_pickles_and_damaged_array_files_are_refused(tmp_path):
@@ -201,7 +202,7 @@ def test_pickles_and_damaged_array_files_are_refused(tmp_path):
     (tmp_path / "damaged.npz").write_bytes(b"PK\3\4 not really")
     for name in ("pickle.npz", "damaged.npz"):
         with pytest.raises(CosdaError, match=r"cannot be read as an .npz file of plain arrays"):
-            read_arrays(tmp_path / name)
+            read_npz(tmp_path / name)
 
 
 def test_names_of_the_current_folder(tmp_path, draw, monkeypatch):

@@ -221,6 +221,16 @@ def test_a_gated_image_becomes_source_like_and_never_returns() -> None:
     assert torch.equal(method.groups, before), "neither a step nor a new epoch makes an image target-specific again"
 
 
+def test_a_confidence_that_equals_the_gate_is_enough() -> None:
+    method = DaC(confident=0, gate=1.0)
+    work, batch = ready(method)
+    with torch.no_grad():
+        work.student.classifier.bias[2] += 1e4  # confidences of exactly 1
+    method.step(batch)
+    assert method.groups is not None
+    assert set(method.groups[batch.index].tolist()) == {2}
+
+
 def test_labels_are_of_the_training_images_by_index_and_new_in_each_epoch() -> None:
     """Trap B6: labels from another split, looked up with the indices of the training images."""
     method = DaC()

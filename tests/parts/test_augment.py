@@ -121,10 +121,7 @@ def test_colours_are_drawn_evenly_from_the_whole_of_their_ranges(monkeypatch: py
     found = drawn(monkeypatch, Augmentation(per_image=True), 0, 1000)
     assert found.keys() == RANGES.keys()
     for name, (low, high) in RANGES.items():
-        places = (found[name] - low) / (high - low)  # 0 at the low end, 1 at the high one
-        assert 0 <= places.min() < 0.02, name
-        assert 0.98 < places.max() <= 1, name
-        assert places.mean().item() == pytest.approx(0.5, abs=0.03), name
+        assert evenly(found[name], low, high), name
     together = drawn(monkeypatch, Augmentation(), 0, 1000)
     assert {len(value) for value in together.values()} == {1}
 
@@ -145,6 +142,45 @@ def test_one_change_after_the_other() -> None:
     grey = torch.full((1, 3, 8, 8), 0.5)
     seen = {round(augment.on_images(grey, False, rng(seed)).mean().item(), 4) for seed in range(20)}
     assert seen == {0.0625, 0.125}
+
+
+def evenly(values: torch.Tensor, low: float, high: float) -> bool:
+    """Whether numbers fill a range, as a thousand draws do."""
+    places = (values - low) / (high - low)
+    return 0 <= places.min() < 0.02 and 0.98 < places.max() <= 1 and abs(places.mean() - 0.5) < 0.03
+
+
+def test_maps_and_blurs_are_drawn_evenly_from_the_whole_of_their_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """±15°, an eighth of the side, 0.9 to 1.1 times as large, and a blur of at most half a pixel."""
+    seen: dict[str, torch.Tensor] = {}
+
+    def warp(x: torch.Tensor, angle: torch.Tensor, move: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        seen.update(angle=angle, right=move[:, 0], down=move[:, 1], scale=scale)
+        return torch.nn.functional.pad(x, (2,) * 4)
+
+    def blur(x: torch.Tensor, size: tuple[int, int], sigma: torch.Tensor) -> torch.Tensor:
+        assert size == (5, 5)
+        assert torch.equal(sigma[:, 0], sigma[:, 1])
+        seen["blur"] = sigma[:, 0]
+        return x
+
+    monkeypatch.setattr("cosda.parts.augment._warp", warp)
+    monkeypatch.setattr("kornia.filters.gaussian_blur2d", blur)
+    Augmentation(per_image=True).on_images(images(1000, 4), False, rng(0))
+    tilt = math.radians(15)
+    wanted = {"angle": (-tilt, tilt), "right": (-1 / 8, 1 / 8), "down": (-1 / 8, 1 / 8), "scale": (0.9, 1.1)}
+    for name, (low, high) in {**wanted, "blur": (0.001, 0.5)}.items():
+        assert evenly(seen[name], low, high), name
+    assert not torch.equal(seen["right"], seen["down"])
+
+
+def test_noise_has_the_deviation_that_is_asked_for() -> None:
+    grey = torch.full((4, 3, 16, 16), 0.5)
+    for deviation in (0.005, 0.05):
+        change = replace(NOTHING, noise=deviation).on_images(grey, False, rng(0)) - grey
+        assert change.std().item() == pytest.approx(deviation, rel=0.05)
+        assert abs(change.mean().item()) < 0.1 * deviation
+    assert Augmentation().noise == 0.005
 
 
 def test_colours_pixel_by_pixel() -> None:

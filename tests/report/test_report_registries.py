@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from stored_runs import BN, COSDA, WriteRun
 
-from cosda import cli, metrics
-from cosda.cli.progress import print_run, print_tables
+from cosda import metrics
+from cosda.__main__ import main
+from cosda.cli.tables import print_run, print_tables
 from cosda.records.run import Run, find_runs, read_run
 from cosda.records.writers import rows
 from cosda.report import render_report, write_report
@@ -169,7 +170,7 @@ def test_a_format_from_outside_can_be_written(
     assert "json: the kinds of tables, for programs" in FORMATS.described()
     monkeypatch.setattr("sys.argv", ["cosda", "report", str(tmp_path), "-o", str(tmp_path / "again.json")])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main()
     assert not ended.value.code, capsys.readouterr().err
     assert (tmp_path / "again.json").read_text() == (tmp_path / "kinds.json").read_text()
 
@@ -177,7 +178,7 @@ def test_a_format_from_outside_can_be_written(
 def test_the_help_names_every_format(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["cosda", "report", "--help"])
     with pytest.raises(SystemExit):
-        cli.main()
+        main()
     shown = capsys.readouterr().out
     assert all(f"{name}:" in shown for name in FORMATS)
 

@@ -24,8 +24,8 @@ from cosda.bench.jobs import Job, open_benchmark
 from cosda.bench.scheduler import Resources
 from cosda.bench.tasks import Task, make_tasks
 from cosda.config.plan import Plan
-from cosda.data.cache import content_key, pack_path
-from cosda.data.domain import Domain, Files, everything
+from cosda.data.cache import content_key, pack_path, part_of
+from cosda.data.domain import Domain, Undecoded, everything
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model
 from cosda.records.run import Run, read_run
@@ -167,7 +167,7 @@ def _spread(domain: Domain, count: int) -> Domain:
     """Some images of a domain, from its beginning to its end."""
     chosen = domain.train[np.unique(np.linspace(0, len(domain.train) - 1, count).astype(int))]
     items = domain.items
-    few = Files(items.root, tuple(items.names[n] for n in chosen)) if isinstance(items, Files) else items[chosen]
+    few = part_of(items, chosen.tolist()) if isinstance(items, Undecoded) else items[chosen]
     labels = None if domain.labels is None else domain.labels[chosen]
     return Domain(domain.name, few, labels, everything(len(chosen)), everything(len(chosen)))
 
@@ -259,7 +259,7 @@ def _unprepared(tasks: Sequence[Task], machine: Machine) -> tuple[int, int]:
     encoder, side = model.network.encoder, round(model.preprocessing.size * MARGIN)
     for data, name in dict.fromkeys((task.job.data, name) for task in tasks for name in task.plan.data.domains):
         domain, files = open_benchmark(data)[name], {}
-        if machine.pack and domain.kind == "files":
+        if machine.pack and isinstance(domain.items, Undecoded):
             files[pack_path(domain, side, machine.cache_folder)] = side * side * 3
         if frozen and domain.kind != "features":
             key = content_key(domain, machine.cache_folder)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from cosda.carry import CARRY_RULES
+from cosda.data.registry import what_belongs
 from cosda.records.writers import WRITERS
 from cosda.validators import VALIDATORS
 
@@ -21,11 +22,9 @@ if TYPE_CHECKING:
     from cosda.models.artifact import Model
     from cosda.run.machine import Machine
 
-Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="'digits', a folder of domain folders, or an .npz with several domains.")
-]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=f"It is {what_belongs()}.")]
 Images = Annotated[
-    Path, typer.Argument(metavar="IMAGES", help="A folder of images, a list or CSV of paths, or an .npz file.")
+    Path, typer.Argument(metavar="IMAGES", help="A folder of images, a CSV file or image list, or an .npz file.")
 ]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")]
 Method = Annotated[str, typer.Option(help="The method; 'cosda methods' lists them.")]

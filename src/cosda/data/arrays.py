@@ -1,4 +1,4 @@
-"""Domains from an ``.npz`` file: images or feature vectors, of one domain or of several.
+"""Domains from arrays: an ``.npz`` file or a dictionary, with images or feature vectors of one domain or of several.
 
 Keys are ``images`` (uint8, (N, H, W, 3) or grey (N, H, W)) or ``features`` (floats, (N, d)), with ``labels``
 (numbers or names), whole or as ``train_…`` and ``test_…``; ``train`` and ``test`` hold the positions of a
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosda.data.domain import Domain, Index, everything
-from cosda.data.readers import Reading, listed, numbers
+from cosda.data.readers import Reading, label_positions, listed
 from cosda.errors import CosdaError
 
 Array = NDArray[Any]
@@ -27,51 +28,71 @@ _KEY = re.compile(r"(?:(?P<domain>.+?)_)??(?P<what>(?:(?:train|test)_)?(?:images
 _EXPECTED = "Expected images or features with labels; train_images, test_images …; or <domain>_images …"
 
 
-def read_arrays(path: Path) -> list[Reading]:
+def read_npz(path: Path, labels: bool = True) -> list[Reading]:
     """All domains of an ``.npz`` file, in the order in which they stand there, with one class list."""
-    arrays = _load(path)
-    classes = arrays.pop("classes", None)
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files if labels or not _is_label(key)}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise CosdaError(
+            f"{path} cannot be read as an .npz file of plain arrays: {error}. Save it with numpy.savez."
+        ) from None
+    return read_arrays(arrays, path.stem, str(path), labels)
+
+
+def read_arrays(arrays: Mapping[str, Array], name: str, where: str, labels: bool = True) -> list[Reading]:
+    """The same from a dictionary of arrays. ``name`` is that of a domain without one; errors say ``where``."""
     domains: defaultdict[str, dict[str, Array]] = defaultdict(dict)
     for key, array in arrays.items():
-        if matched := _KEY.fullmatch(key):
-            domains[matched["domain"] or path.stem][matched["what"]] = array
+        if (matched := _KEY.fullmatch(key)) and (labels or not _is_label(key)):
+            domains[matched["domain"] or name][matched["what"]] = array
     if not domains:
-        raise CosdaError(f"{path} has none of the expected arrays. {_EXPECTED}. Found: {listed(list(arrays))}.")
-    readings = [_read_domain(path, name, parts) for name, parts in domains.items()]
-    if classes is not None:
-        names = tuple(str(name) for name in classes)
-        return [_named(path, reading, names) for reading in readings]
+        raise CosdaError(f"{where} has none of the expected arrays. {_EXPECTED}. Found: {listed(list(arrays))}.")
+    readings = [_read_domain(where, domain, parts) for domain, parts in domains.items()]
+    if labels and "classes" in arrays:
+        names = tuple(str(label) for label in arrays["classes"])
+        return [named(reading, names, where) for reading in readings]
     # classes that are only numbers: the highest one of the file counts for all its domains
     longest = max((reading.classes for reading in readings if reading.numbered), key=len, default=())
     return [reading.with_classes(longest) if reading.numbered else reading for reading in readings]
 
 
-def _load(path: Path) -> dict[str, Array]:
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+def named(reading: Reading, names: tuple[str, ...], where: str) -> Reading:
+    """Give names to numbered classes."""
+    if not reading.classes:
+        return reading
+    if not reading.numbered:
+        unknown = [name for name in reading.classes if name not in names]
+        if unknown:
+            raise CosdaError(f"{where}: labels that are not in 'classes': {listed(unknown)}.")
+        return reading.with_classes(names)
+    if len(reading.classes) > len(names):
         raise CosdaError(
-            f"{path} cannot be read as an .npz file of plain arrays: {error}. Save it with numpy.savez."
-        ) from None
+            f"{where}: {reading.domain.name} has label {len(reading.classes) - 1}, but 'classes' names {len(names)}."
+        )
+    return replace(reading, classes=names)
 
 
-def _read_domain(path: Path, name: str, parts: dict[str, Array]) -> Reading:
+def _is_label(key: str) -> bool:
+    return key == "classes" or key.endswith("labels")
+
+
+def _read_domain(where: str, name: str, parts: dict[str, Array]) -> Reading:
     """One domain from its arrays, whole or in a train and a test part."""
-    where = f"{path}, domain {name}"
+    where = f"{where}, domain {name}"
     halves = [part for part in ("train", "test") if f"{part}_images" in parts or f"{part}_features" in parts]
     if len(halves) == 1:
         raise CosdaError(f"{where}: there is a {halves[0]} part but not the other. {_EXPECTED}.")
-    pieces = [_samples(where, parts, f"{half}_") for half in halves] or [_samples(where, parts, "")]
+    pieces = [_images(where, parts, f"{half}_") for half in halves] or [_images(where, parts, "")]
     try:
-        items = np.concatenate([samples for samples, _ in pieces])
+        items = np.concatenate([images for images, _ in pieces]) if halves else pieces[0][0]
     except ValueError:
-        shapes = " and ".join(str(samples.shape) for samples, _ in pieces)
-        raise CosdaError(f"{where}: train and test have samples of different shapes, {shapes}.") from None
+        shapes = " and ".join(str(images.shape) for images, _ in pieces)
+        raise CosdaError(f"{where}: train and test have images of different shapes, {shapes}.") from None
     known = [labels for _, labels in pieces if labels is not None]
     if known and len(known) < len(pieces):
         raise CosdaError(f"{where}: train and test must both have labels, or neither.")
-    labels, classes = _classes(where, np.concatenate(known)) if known else (None, ())
+    labels, classes = label_positions(np.concatenate(known), where) if known else (None, ())
     every = everything(len(items))
     train = test = every
     if halves:
@@ -81,42 +102,33 @@ def _read_domain(path: Path, name: str, parts: dict[str, Array]) -> Reading:
     return Reading(Domain(name, items, labels, train, test), classes, train is not test)
 
 
-def _samples(where: str, parts: dict[str, Array], prefix: str) -> tuple[Array, Array | None]:
-    """Checked samples and labels of one part: RGB images as uint8, or features as float32."""
+def _images(where: str, parts: dict[str, Array], prefix: str) -> tuple[Array, Array | None]:
+    """Checked images and labels of one part: RGB images as uint8, or features as float32."""
     key = f"{prefix}images" if f"{prefix}images" in parts else f"{prefix}features"
     if key not in parts:
         raise CosdaError(f"{where}: {prefix}images or {prefix}features is missing. {_EXPECTED}.")
-    samples, labels = parts[key], parts.get(f"{prefix}labels")
-    if key.endswith("images") and samples.dtype == np.uint8 and samples.ndim in (3, 4):
-        if samples.ndim == 3:
-            samples = samples[..., None]
-        if samples.shape[3] == 1:
-            samples = samples.repeat(3, axis=3)
-        good = samples.shape[3] == 3
+    images, labels = parts[key], parts.get(f"{prefix}labels")
+    shape = images.shape
+    if key.endswith("images") and images.dtype == np.uint8 and images.ndim in (3, 4):
+        if images.ndim == 3:
+            images = images[..., None]
+        if images.shape[3] == 1:
+            images = images.repeat(3, axis=3)
+        good = images.shape[3] == 3
     else:  # feature vectors may be called images, images may not be floats
-        good = samples.ndim == 2 and np.issubdtype(samples.dtype, np.floating)
-    if not good or not samples.size:
+        good = images.ndim == 2 and np.issubdtype(images.dtype, np.floating)
+    if not good or not images.size:
         raise CosdaError(
-            f"{where}: {key} has shape {samples.shape} of {samples.dtype}. Expected images as uint8 "
+            f"{where}: {key} has shape {shape} of {images.dtype}. Expected images as uint8 "
             f"(N, H, W, 3) or (N, H, W), or features as floats (N, d)."
         )
-    if samples.ndim == 2:
-        samples = samples.astype(np.float32)
-        if not np.isfinite(samples).all():
+    if images.ndim == 2:
+        images = images.astype(np.float32)
+        if not np.isfinite(images).all():
             raise CosdaError(f"{where}: {key} holds values that are not finite; remove those rows.")
-    if labels is not None and labels.shape != samples.shape[:1]:
-        raise CosdaError(f"{where}: {len(samples)} samples but labels of shape {labels.shape}.")
-    return samples, labels
-
-
-def _classes(where: str, labels: Array) -> tuple[Index, tuple[str, ...]]:
-    """Labels as positions, and the class list: the sorted names, or the numbers up to the highest."""
-    if labels.dtype.kind in "US":
-        names, positions = np.unique(labels.astype(str), return_inverse=True)
-        return positions.astype(np.int64), tuple(str(name) for name in names)
-    if labels.dtype.kind not in "iu" or labels.min() < 0:
-        raise CosdaError(f"{where}: labels must be whole numbers from 0 up, or names.")
-    return labels.astype(np.int64), numbers(int(labels.max()) + 1)
+    if labels is not None and labels.shape != images.shape[:1]:
+        raise CosdaError(f"{where}: {len(images)} rows but labels of shape {labels.shape}.")
+    return images, labels
 
 
 def _positions(where: str, parts: dict[str, Array], part: str, count: int) -> Index:
@@ -129,19 +141,3 @@ def _positions(where: str, parts: dict[str, Array], part: str, count: int) -> In
     if index.dtype.kind not in "iu" or index.ndim != 1 or (index.size and not 0 <= index.min() <= index.max() < count):
         raise CosdaError(f"{where}: '{part}' must hold positions from 0 to {count - 1}.")
     return index.astype(np.int64)
-
-
-def _named(path: Path, reading: Reading, names: tuple[str, ...]) -> Reading:
-    """Give the names of ``classes`` to numbered labels."""
-    if not reading.classes:
-        return reading
-    if not reading.numbered:
-        unknown = [name for name in reading.classes if name not in names]
-        if unknown:
-            raise CosdaError(f"{path}: labels that are not in 'classes': {listed(unknown)}.")
-        return reading.with_classes(names)
-    if len(reading.classes) > len(names):
-        raise CosdaError(
-            f"{path}: {reading.domain.name} has label {len(reading.classes) - 1}, but 'classes' names {len(names)}."
-        )
-    return replace(reading, classes=names)

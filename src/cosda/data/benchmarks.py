@@ -1,4 +1,4 @@
-"""Benchmarks: the four of the paper as people have them on disk, and any folder of domain folders.
+"""Benchmarks: those of `registry` as people have them on disk, and any folder of domain folders.
 
 The layouts are read without knowing the data set; a table then recognises it from the names of its domains:
 
@@ -13,16 +13,18 @@ The layouts are read without knowing the data set; a table then recognises it fr
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cosda.data import readers
-from cosda.data.arrays import read_arrays
-from cosda.data.domain import Benchmark, Domain
-from cosda.data.readers import Reading, listed, plain
-from cosda.data.registry import VISDA_CLASSES, Known, by_name, recognise, what_belongs
+from cosda.data.arrays import read_npz
+from cosda.data.domain import Benchmark
+from cosda.data.lists import read_list
+from cosda.data.readers import Reading, listed
+from cosda.data.registry import BENCHMARKS, Known, by_name, plain, recognise, what_belongs
 from cosda.errors import CosdaError, nearest
 
 
@@ -35,39 +37,43 @@ class Found:
     known: Known | None = None
 
 
-def load(data: str | Path, name: str | None = None) -> Benchmark:
-    """Load a benchmark from a folder or an ``.npz`` file, or the embedded one by its name, ``digits``.
+def load(data: str | os.PathLike[str], name: str | None = None) -> Benchmark:
+    """Load a benchmark.
 
-    ``name`` is the benchmark that the caller expects to find there: office31, officehome, visda or domainnet.
+    Args:
+        data: A folder of domain folders, an ``.npz`` file of several domains, or the name of an embedded benchmark.
+        name: The benchmark that the caller expects to find there, a name of `BENCHMARKS`.
+
+    Raises:
+        CosdaError: there is no benchmark, or another one.
     """
-    if str(data) == "digits":
-        from cosda.data import digits  # lazily: it draws images
+    embedded = BENCHMARKS.get(str(data))
+    if embedded and embedded.make:
+        return embedded.make()
+    return assemble(find(data, name))
 
-        return digits.load()
-    return assemble(find(Path(data), name))
 
-
-def find(data: Path, name: str | None = None) -> Found:
-    """Read the domains at ``data`` and recognise the data set."""
-    known = by_name(name) if name else None
-    if not data.exists():
-        siblings = readers.folders_in(data.parent) if data.parent.is_dir() else []
-        raise CosdaError(f"{data} does not exist.{nearest(data.name, siblings)} {what_belongs(known)}")
-    with readers.explained(data):
-        found = _find(data, known)
+def find(data: str | os.PathLike[str], name: str | None = None) -> Found:
+    """Read the domains at ``data`` and recognise the benchmark."""
+    path, known = Path(data), by_name(name) if name else None
+    if not path.exists():
+        siblings = readers.folders_in(path.parent) if path.parent.is_dir() else []
+        raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} Expected {what_belongs(known)}.")
+    with readers.explained(path):
+        found = _find(path, known)
     if known and found.known is not known:
         present = listed([reading.domain.name for reading in found.readings])
-        raise CosdaError(f"{data} is not {known.title}. {what_belongs(known)} Found the domains {present}.")
+        raise CosdaError(f"{path} is not {known.title}. Expected {what_belongs(known)}. Found the domains {present}.")
     return found
 
 
 def _find(data: Path, known: Known | None) -> Found:
     if data.suffix == ".npz":
-        readings = read_arrays(data)
+        readings = read_npz(data)
         return _found(data.stem, readings, recognise(reading.domain.name for reading in readings))
     if data.is_dir():
         return _find_lists(data) or _find_folders(data, known)
-    raise CosdaError(f"{data} is a single file. {what_belongs(known)}")
+    raise CosdaError(f"{data} is a single file. Expected {what_belongs(known)}.")
 
 
 def assemble(found: Found) -> Benchmark:
@@ -126,66 +132,6 @@ def one_class_list(readings: tuple[Reading, ...]) -> tuple[str, ...]:
     return widest.classes
 
 
-def load_domain(data: str | Path, classes: tuple[str, ...] | None = None, labelled: bool | None = None) -> Domain:
-    """Load one domain: a folder, an image, an image list (``.txt``) or arrays (``.npz``).
-
-    With ``classes``, those of a model, labels are positions in that list; a folder with none of them is
-    unlabelled. ``labelled=True`` demands labels, ``False`` ignores them, ``None`` takes what there is.
-    """
-    path = Path(data)
-    if not path.exists():
-        raise CosdaError(f"{path} does not exist. Give a folder of images, an image list or an .npz file.")
-    with readers.explained(path):
-        reading = _read_one(path, classes, labelled)
-    if labelled and reading.domain.labels is None:
-        expected = f" Its class folders must be among: {listed(classes)}." if classes else ""
-        raise CosdaError(f"{path} has no labels; they are needed here.{expected}")
-    return reading.domain
-
-
-def _read_one(path: Path, classes: tuple[str, ...] | None, labelled: bool | None) -> Reading:
-    if path.is_dir():
-        if labelled is False or readers.layout(path) not in ("split", "classes"):
-            return readers.read_images(path)
-        reading = readers.read_folder(path)
-        if classes and not any(_in(classes, name) for name in reading.classes):
-            return readers.read_images(path)
-    elif path.suffix == ".npz":
-        found = read_arrays(path)
-        if len(found) > 1:
-            names = listed([reading.domain.name for reading in found])
-            raise CosdaError(f"{path} holds several domains ({names}); one is needed here.")
-        reading = found[0]
-    elif path.suffix == ".txt":
-        reading = readers.read_list(path)
-        if classes and not all(_in(classes, name) for name in reading.classes):
-            reading = readers.read_list(path, by_folder=False)
-    else:
-        return readers.read_images(path)
-    if labelled is False or not reading.classes:
-        return replace(reading, domain=reading.domain.without_labels(), classes=())
-    return _for_model(path, reading, classes) if classes else reading
-
-
-def _for_model(path: Path, reading: Reading, classes: tuple[str, ...]) -> Reading:
-    """Labels as positions in a model's class list: by name, or by number where there are no names."""
-    names = tuple(_in(classes, name) or name for name in reading.classes)
-    unknown = [name for name in names if name not in classes]
-    if unknown and reading.numbered and len(names) <= len(classes):
-        return replace(reading, classes=classes)
-    if unknown:
-        raise CosdaError(
-            f"{path} has classes that the model does not know: {listed(unknown)}."
-            f"{nearest(unknown[0], classes)} The model's classes are: {listed(classes, 20)}."
-        )
-    return replace(reading, classes=names).with_classes(classes)
-
-
-def _in(classes: tuple[str, ...], name: str) -> str | None:
-    """The model's name of a class folder: itself, or the paper's short form of VisDA's."""
-    return next((known for known in (name, VISDA_CLASSES.get(name)) if known in classes), None)
-
-
 def _find_lists(data: Path) -> Found | None:
     """Domains given by image lists, in a folder of lists or beside folders of the same names."""
     lists: dict[str, dict[str, Path]] = defaultdict(dict)
@@ -206,24 +152,26 @@ def _find_lists(data: Path) -> Found | None:
 
 def _read_lists(data: Path, name: str, parts: Mapping[str, Path], inductive: bool) -> Reading:
     if "list" in parts and not (inductive and "train" in parts):
-        return readers.read_list(parts["list"], name=name)
+        return read_list(parts["list"], name=name)
     for part in ("train", "test"):
         if part not in parts:
             raise CosdaError(f"{data}: the list {name}_{part}.txt is missing beside {next(iter(parts.values()))}.")
-    return readers.read_list(parts["train"], name=name, test=parts["test"])
+    return read_list(parts["train"], name=name, test=parts["test"])
 
 
 def _find_folders(data: Path, expected: Known | None) -> Found:
     """Domains given by folders: at least one has class folders; one without is unlabelled."""
     names = readers.folders_in(data)
     known = recognise(names)
-    if known and known.classes and not set(readers.folders_in(data / "train")) <= set(known.classes):
-        known = None  # folders called train and validation are not VisDA's alone
+    if known and known.classes:
+        first = next(name for name in names if plain(name) in known.domains)
+        if not set(readers.folders_in(data / first)) <= set(known.classes):
+            known = None  # folders called train and validation are not VisDA's alone
     if not known and set(names) <= {"train", "validation", "test"} and readers.layout(data) == "split":
         return Found(readers.name_of(data), (readers.read_folder(data),))  # one domain
     layouts = {name: readers.layout(data / name) for name in names}
     if names == ["images"] or not any(kind in ("split", "classes") for kind in layouts.values()):
-        raise CosdaError(f"{data} is no benchmark. {what_belongs(expected)} {_instead(data, names)}")
+        raise CosdaError(f"{data} is no benchmark. Expected {what_belongs(expected)}. {_instead(data, names)}")
     wanted = [name for name in names if not known or plain(name) in known.domains]
     # an own folder without images is no domain (runs/); a known domain without images is an error
     readings = [_read_folder(data / name) for name in wanted if known or layouts[name] != "nothing"]
@@ -232,7 +180,7 @@ def _find_folders(data: Path, expected: Known | None) -> Found:
 
 def _read_folder(folder: Path) -> Reading:
     if (folder / "image_list.txt").is_file():
-        return readers.read_list(folder / "image_list.txt", root=folder, name=folder.name)
+        return read_list(folder / "image_list.txt", root=folder, name=folder.name)
     loose = readers.layout(folder) == "images"
     return readers.read_images(folder) if loose else readers.read_folder(folder)
 

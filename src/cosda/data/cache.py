@@ -14,21 +14,23 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from filelock import FileLock, Timeout
 
-from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, in_parallel, read, read_bytes
-from cosda.data.domain import Domain, Files, Index, Items
+from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, decode, digest, fetch, in_parallel
+from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded
 from cosda.errors import CosdaError
 
 VERSION = 1  # raise it whenever the decoded pixels change
 Skipped = list[tuple[str, str]]
+_KEYS: WeakKeyDictionary[Images, str] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,14 @@ def default_cache() -> Path:
     return Path(os.environ.get("COSDA_CACHE") or Path.home() / ".cache" / "cosda").expanduser()
 
 
+def _folder(cache: str | Path | None) -> Path:
+    return Path(cache).expanduser() if cache else default_cache()
+
+
 def pack(
     domain: Domain,
     size: int,
-    cache: Path | None = None,
+    cache: str | Path | None = None,
     strict: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -57,9 +63,9 @@ def pack(
     ``progress(done, total)`` is called while files are read for their key, and again while they are decoded.
     Images that cannot be decoded are left out and listed, or with ``strict`` stop everything.
     """
-    if not isinstance(domain.items, Files):
+    if not isinstance(domain.items, Undecoded):
         return Packed(domain, [])
-    cache = cache or default_cache()
+    cache = _folder(cache)
     place = pack_path(domain, size, cache, workers, progress)
     name = place.name
     if not _is_whole(place):
@@ -76,11 +82,15 @@ def pack(
 
 
 def pack_path(
-    domain: Domain, size: int, cache: Path | None = None, workers: int | None = None, progress: Progress | None = None
+    domain: Domain,
+    size: int,
+    cache: str | Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Where the pack of a domain lies, or will."""
     name = f"{content_key(domain, cache, workers, progress)}-{size}-v{VERSION}"
-    return (cache or default_cache()) / "packs" / name
+    return _folder(cache) / "packs" / name
 
 
 def unpacked(
@@ -91,46 +101,75 @@ def unpacked(
     progress: Progress | None = None,
 ) -> Packed:
     """The same as `pack`, bit for bit, without a cache: originals are decoded when they are asked for."""
-    files = domain.items
-    if not isinstance(files, Files):
+    images = domain.items
+    if not isinstance(images, Undecoded):
         return Packed(domain, [])
-    results = in_parallel(lambda i: _try_read(files, i, size), len(files), workers, progress)
+    results = in_parallel(lambda i: _try_read(images, i, size), len(images), workers, progress)
     reasons = {position: result for position, result in enumerate(results) if isinstance(result, str)}
-    _judge(domain, files, reasons, strict)
-    names = tuple(name for position, name in enumerate(files.names) if position not in reasons)
-    return _without(domain, files, reasons, Decoder(Files(files.root, names), size, workers))
+    _judge(domain, images, reasons, strict)
+    kept = [position for position in range(len(images)) if position not in reasons]
+    return _without(domain, images, reasons, Decoder(part_of(images, kept), size, workers))
+
+
+def part_of(images: Undecoded, kept: Sequence[int]) -> Undecoded:
+    """Only some of the images."""
+    names = tuple(images.names[position] for position in kept)
+    if isinstance(images, Files):
+        return Files(images.root, names)
+    return Images(lambda position: images.open(kept[position]), names)
 
 
 def content_key(
     domain: Domain,
-    cache: Path | None = None,
+    cache: str | Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """A name for the samples of a domain: equal for equal bytes in equal order, whatever labels and names.
+    """A name for the images of a domain: equal for equal bytes in equal order, whatever labels and names.
 
-    Files are read once; as long as their sizes and times stay, the key is then taken from the cache.
+    Files are read once; as long as their sizes and times stay, the key is then taken from the cache. Images that a
+    program holds are read once in the life of the process.
     """
     items = domain.items
     if isinstance(items, Decoder):
-        return _digest([_files_key(items.files, cache, workers, progress).encode(), str(items.size).encode()])
-    if isinstance(items, Files):
-        return _files_key(items, cache, workers, progress)
+        return _digest([_images_key(items.images, cache, workers, progress).encode(), str(items.size).encode()])
+    if isinstance(items, Undecoded):
+        return _images_key(items, cache, workers, progress)
     return _digest(_array_bytes(items))
 
 
-def _files_key(files: Files, cache: Path | None, workers: int | None, progress: Progress | None) -> str:
+def _images_key(images: Undecoded, cache: str | Path | None, workers: int | None, progress: Progress | None) -> str:
+    if isinstance(images, Files):
+        return _files_key(images, cache, workers, progress)
+    if images not in _KEYS:
+        _KEYS[images] = _content(images, workers, progress)
+    return _KEYS[images]
+
+
+def _files_key(files: Files, cache: str | Path | None, workers: int | None, progress: Progress | None) -> str:
     stat_key = _digest(_stat_line(files, i) for i in range(len(files)))
-    memo = (cache or default_cache()) / "keys" / stat_key
+    memo = _folder(cache) / "keys" / stat_key
     with suppress(OSError):
         return memo.read_text(encoding="ascii")
-    key = _digest(in_parallel(lambda i: _file_digest(files.path(i)), len(files), workers, progress))
+    key = _content(files, workers, progress)
     with suppress(OSError):  # a key that cannot be kept is only slower
         memo.parent.mkdir(parents=True, exist_ok=True)
         temporary = memo.with_name(f"{memo.name}.{os.getpid()}.tmp")
         temporary.write_text(key, encoding="ascii")
         os.replace(temporary, memo)
     return key
+
+
+def _content(images: Undecoded, workers: int | None, progress: Progress | None) -> str:
+    """Read all images and name what they hold."""
+
+    def one(position: int) -> bytes:
+        try:
+            return digest(fetch(images, position))
+        except Unreadable:
+            return b"\0" * 16
+
+    return _digest(in_parallel(one, len(images), workers, progress))
 
 
 def _stat_line(files: Files, position: int) -> bytes:
@@ -147,13 +186,6 @@ def _stat_line(files: Files, position: int) -> bytes:
     return facts.encode(errors="surrogateescape")
 
 
-def _file_digest(path: Path) -> bytes:
-    try:
-        return hashlib.blake2b(read_bytes(path), digest_size=16).digest()
-    except Unreadable:
-        return b"\0" * 16
-
-
 def _array_bytes(items: Items) -> Iterator[bytes]:
     yield f"{items.dtype.str} {items.shape}".encode()
     for start in range(0, len(items), 4096):
@@ -168,15 +200,15 @@ def _digest(parts: Iterable[bytes]) -> str:
     return total.hexdigest()
 
 
-def _try_read(files: Files, position: int, size: int) -> Pixels | str:
+def _try_read(images: Undecoded, position: int, size: int) -> Pixels | str:
     """The image, or why there is none."""
     try:
-        return read(files.path(position), size)
+        return decode(fetch(images, position), size)
     except Unreadable as error:
         return str(error)
 
 
-def _make(place: Path, files: Files, size: int, workers: int | None, progress: Progress | None) -> None:
+def _make(place: Path, images: Undecoded, size: int, workers: int | None, progress: Progress | None) -> None:
     """Write a pack. Plain writes, not a writable map: a full disk is then an error and not a crash."""
     partial = place.with_name(f"{place.name}.partial")
     for left in (place, partial):  # damaged, or of a killed process: this one holds the lock
@@ -185,14 +217,14 @@ def _make(place: Path, files: Files, size: int, workers: int | None, progress: P
     skipped: list[tuple[int, str]] = []
     try:
         with (partial / "pixels.u8").open("wb") as out:
-            results = in_parallel(lambda i: _try_read(files, i, size), len(files), workers, progress)
+            results = in_parallel(lambda i: _try_read(images, i, size), len(images), workers, progress)
             for position, result in enumerate(results):
                 if isinstance(result, str):
                     skipped.append((position, result))
                 else:
                     out.write(result.data)
             _flush(out)
-        facts = {"count": len(files) - len(skipped), "size": size, "skipped": skipped}
+        facts = {"count": len(images) - len(skipped), "size": size, "skipped": skipped}
         with (partial / "pack.json").open("w", encoding="utf-8") as out:
             json.dump(facts, out)
             _flush(out)
@@ -252,22 +284,22 @@ def _explained(cache: Path, needed: int) -> Iterator[None]:
         raise CosdaError(f"the cache {cache} cannot be written: {reason}. {advice}") from error
 
 
-def _judge(domain: Domain, files: Files, reasons: dict[int, str], strict: bool) -> None:
+def _judge(domain: Domain, images: Undecoded, reasons: dict[int, str], strict: bool) -> None:
     """Stop where nothing can be read, or under ``strict`` where anything cannot."""
-    if reasons and (strict or len(reasons) == len(files)):
-        count = "none" if len(reasons) == len(files) else f"{len(reasons)}"
-        shown = "; ".join(f"{files.path(i)}: {reason}" for i, reason in list(reasons.items())[:5])
+    if reasons and (strict or len(reasons) == len(images)):
+        count = "none" if len(reasons) == len(images) else f"{len(reasons)}"
+        shown = "; ".join(f"{images.where(i)}: {reason}" for i, reason in list(reasons.items())[:5])
         verb = "can" if count == "none" else "cannot"
         raise CosdaError(
-            f"{count} of the {len(files)} images of {domain.name} {verb} be read ({shown}). "
-            f"Mend or remove them; 'cosda doctor' lists all."
+            f"{count} of the {len(images)} images of {domain.name} {verb} be read ({shown}). "
+            f"Repair or remove them; 'cosda doctor' lists all."
         )
 
 
-def _without(domain: Domain, files: Files, reasons: dict[int, str], items: Items) -> Packed:
+def _without(domain: Domain, images: Undecoded, reasons: dict[int, str], items: Items) -> Packed:
     """The domain with decoded items, its labels and splits without the images that were left out."""
-    kept = np.array([i for i in range(len(files)) if i not in reasons], np.int64)
-    moved = np.full(len(files), -1, np.int64)
+    kept = np.array([i for i in range(len(images)) if i not in reasons], np.int64)
+    moved = np.full(len(images), -1, np.int64)
     moved[kept] = np.arange(len(kept))
 
     def follow(positions: Index) -> Index:
@@ -275,4 +307,4 @@ def _without(domain: Domain, files: Files, reasons: dict[int, str], items: Items
 
     labels = None if domain.labels is None else domain.labels[kept]
     whole = replace(domain, items=items, labels=labels, train=follow(domain.train), test=follow(domain.test))
-    return Packed(whole, [(files.names[position], reason) for position, reason in reasons.items()])
+    return Packed(whole, [(images.names[position], reason) for position, reason in reasons.items()])

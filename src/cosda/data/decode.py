@@ -1,12 +1,14 @@
-"""From an image file to pixels: uint8 (S, S, 3), whatever the file's format, colours and orientation.
+"""From an image to pixels: uint8 (S, S, 3), whatever its format, colours and orientation.
 
 This is the only place where images are decoded, so that the packed cache and the originals give equal bits.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -18,7 +20,7 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from cosda.data.domain import Files, Index
+from cosda.data.domain import Files, Index, Undecoded
 from cosda.errors import CosdaError
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ Progress = Callable[[int, int], None]
 
 EXTENSIONS = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _ORIENTATION = 0x0112  # the EXIF tag
+_ONE_AT_A_TIME = threading.Lock()  # neither a Dataset nor an image that Pillow has opened need bear two threads
 _BATCH = 64  # images per thread that may wait to be used: bounds the memory
 
 
@@ -54,12 +57,38 @@ def read_bytes(path: Path) -> bytes:
         raise Unreadable(f"the file cannot be read: {error.strerror}") from None
 
 
-def decode(data: bytes, size: int) -> Pixels:
+def fetch(items: Undecoded, position: int) -> bytes | Image.Image:
+    """What is decoded: the bytes of a file, or an image that a program holds. It may be `Unreadable`."""
+    if isinstance(items, Files):
+        return read_bytes(items.path(position))
+    with _ONE_AT_A_TIME:
+        try:
+            image = items.open(position)
+            image.load()
+        except CosdaError:
+            raise
+        except Exception as error:  # the user's own dataset may raise anything
+            raise Unreadable(f"{type(error).__name__}: {error}") from None
+    return image
+
+
+def digest(data: bytes | Image.Image) -> bytes:
+    """16 bytes that name the content of an image."""
+    if isinstance(data, bytes):
+        return hashlib.blake2b(data, digest_size=16).digest()
+    pixels = np.asarray(_to_rgb(data))
+    return hashlib.blake2b(f"{pixels.shape}".encode() + pixels.tobytes(), digest_size=16).digest()
+
+
+def decode(data: bytes | Image.Image, size: int) -> Pixels:
     """The image in ``data`` as uint8 (S, S, 3): in RGB, upright, resized without keeping its aspect."""
     if not data:
         raise Unreadable("the file is empty")
     try:
-        image = _decode_jpeg(data, size) or _decode_any(data)
+        if isinstance(data, bytes):
+            image = _decode_jpeg(data, size) or _to_rgb(Image.open(io.BytesIO(data)))
+        else:
+            image = _to_rgb(data)
         return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
     except Unreadable:
         raise
@@ -93,9 +122,8 @@ def _decode_jpeg(data: bytes, size: int) -> Image.Image | None:
     return image
 
 
-def _decode_any(data: bytes) -> Image.Image:
-    """Every other format, by Pillow."""
-    image: Image.Image = Image.open(io.BytesIO(data))
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """Any image of Pillow, upright, in RGB, on white where it is transparent."""
     image.load()
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I;16"):  # convert() would clip at 255 what runs to 65535
@@ -129,17 +157,17 @@ def in_parallel(
 
 
 class Decoder:
-    """Images on disk with the face of an array: they are decoded when they are asked for."""
+    """Images with the face of an array: they are decoded when they are asked for."""
 
-    def __init__(self, files: Files, size: int, workers: int | None = None) -> None:
-        self.files = files
+    def __init__(self, images: Undecoded, size: int, workers: int | None = None) -> None:
+        self.images = images
         self.size = size
         self._workers = workers or cores()
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(N, S, S, 3)."""
-        return (len(self.files), self.size, self.size, 3)
+        return (len(self.images), self.size, self.size, 3)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -147,7 +175,7 @@ class Decoder:
         return np.dtype(np.uint8)
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.images)
 
     def __getitem__(self, index: Index, /) -> Pixels:
         positions = np.arange(len(self))[index]
@@ -161,8 +189,7 @@ class Decoder:
         return ThreadPoolExecutor(self._workers, thread_name_prefix="cosda-images")
 
     def _read(self, position: int) -> Pixels:
-        path = self.files.path(position)
         try:
-            return read(path, self.size)
+            return decode(fetch(self.images, position), self.size)
         except Unreadable as error:
-            raise CosdaError(f"{path} could be read before and now cannot: {error}.") from None
+            raise CosdaError(f"{self.images.where(position)} could be read before and now cannot: {error}.") from None

@@ -2,12 +2,12 @@
 
 Problems are what spoils a run (unreadable or missing files, empty classes or splits, images in both splits,
 class lists that do not match, data that cannot be loaded at all). Warnings are what one should know
-(duplicates, classes that a domain lacks).
+(duplicates, classes that a domain lacks, files that are ignored because they are no images).
 """
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,9 +17,11 @@ import numpy as np
 
 from cosda.data import benchmarks, readers
 from cosda.data.benchmarks import Found
-from cosda.data.decode import Progress, Unreadable, decode, in_parallel, read_bytes
-from cosda.data.domain import Domain, Files
+from cosda.data.decode import Progress, Unreadable, decode, digest, fetch, in_parallel
+from cosda.data.domain import Domain, Undecoded
+from cosda.data.lists import read_csv, read_list
 from cosda.data.readers import Reading, listed
+from cosda.data.registry import BENCHMARKS
 from cosda.errors import CosdaError
 
 _SIZE = 32  # images are decoded to see whether they can be; small is quick
@@ -28,21 +30,25 @@ _SHOWN = 10  # lines of each kind in the text; as_json has all
 
 @dataclass(frozen=True)
 class DomainFindings:
-    """Counts of one domain. ``missing`` are classes of other domains, ``empty`` its own without an image."""
+    """Counts of one domain. ``missing`` are classes of other domains, ``empty`` its own without an image.
+
+    ``ignored`` counts the files that are no images, by extension.
+    """
 
     name: str
-    samples: int
+    images: int
     labelled: int
     train: int
     test: int
     classes: int
     missing: list[str]
     empty: list[str]
+    ignored: dict[str, int]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What `examine` found. ``unreadable`` are (file, reason); ``duplicates`` groups of equal samples."""
+    """What `examine` found. ``unreadable`` are (file, reason); ``duplicates`` groups of equal images."""
 
     path: str
     benchmark: str = ""
@@ -84,7 +90,7 @@ class Findings:
         return "\n".join(lines)
 
     def _table(self) -> list[str]:
-        columns = ("samples", "labelled", "train", "test", "classes")
+        columns = ("images", "labelled", "train", "test", "classes")
         width = max(len("domain"), *(len(domain.name) for domain in self.domains))
         head = f"  {'domain':{width}}" + "".join(f"{column:>10}" for column in columns)
         return [head] + [
@@ -93,13 +99,14 @@ class Findings:
         ]
 
 
-def examine(path: str | Path, workers: int | None = None, progress: Progress | None = None) -> Findings:
+def examine(path: str | os.PathLike[str], workers: int | None = None, progress: Progress | None = None) -> Findings:
     """Look at a benchmark, or at one domain, and decode every image once. It raises nothing."""
-    if str(path) == "digits":
-        benchmark = benchmarks.load("digits")
+    embedded = BENCHMARKS.get(str(path))
+    if embedded and embedded.make:
+        benchmark = embedded.make()
         inductive = benchmark.protocol == "inductive"
         readings = tuple(Reading(domain, benchmark.classes, inductive) for domain in benchmark)
-        return _examine(Findings("digits"), Found("digits", readings), workers, progress)
+        return _examine(Findings(str(path)), Found(benchmark.name, readings), workers, progress)
     findings = Findings(str(path))
     try:
         with readers.explained(Path(path)):
@@ -116,7 +123,9 @@ def _find(path: Path) -> Found:
         return benchmarks.find(path)
     except CosdaError:
         if path.suffix == ".txt" and path.is_file():
-            return Found("one domain", (readers.read_list(path),))
+            return Found("one domain", (read_list(path),))
+        if path.suffix == ".csv" and path.is_file():
+            return Found("one domain", (read_csv(path),))
         if path.is_dir() and readers.layout(path) == "classes":
             return Found("one domain", (readers.read_folder(path),))
         if path.is_dir() and not readers.folders_in(path) and readers.layout(path) == "images":
@@ -148,7 +157,7 @@ def _examine(findings: Findings, found: Found, workers: int | None, progress: Pr
 
 
 def _count(findings: Findings, reading: Reading, classes: tuple[str, ...]) -> None:
-    """Count a domain's samples, and look at its classes and its split."""
+    """Count a domain's images, and look at its classes and its split."""
     domain = reading.domain
     labels = np.array([], np.int64) if domain.labels is None else domain.labels
     present = np.bincount(labels, minlength=len(reading.classes))
@@ -159,17 +168,20 @@ def _count(findings: Findings, reading: Reading, classes: tuple[str, ...]) -> No
     findings.domains.append(
         DomainFindings(
             name=domain.name,
-            samples=len(domain),
+            images=len(domain),
             labelled=len(labels),
             train=len(domain.train),
             test=len(domain.test),
             classes=len(reading.classes) - len(empty) - (len(missing) if reading.numbered else 0),
             missing=missing,
             empty=empty,
+            ignored=dict(domain.ignored),
         )
     )
     if empty:
         findings.problems.append(f"{domain.name}: no images in the classes {listed(empty)}")
+    if domain.ignored:
+        findings.warnings.append(f"{domain.name}: ignored files: {domain.ignored_files()}")
     if missing:
         findings.warnings.append(f"{domain.name}: lacks the classes {listed(missing)}")
     for part in ("train", "test"):
@@ -177,36 +189,34 @@ def _count(findings: Findings, reading: Reading, classes: tuple[str, ...]) -> No
             findings.problems.append(f"{domain.name}: the {part} split is empty")
     if reading.is_split and (both := np.intersect1d(domain.train, domain.test)).size:
         shown = listed([_name(domain, int(position)) for position in both[:3]])
-        findings.problems.append(f"{domain.name}: {both.size} samples are in train and in test ({shown} …)")
+        findings.problems.append(f"{domain.name}: {both.size} images are in train and in test ({shown} …)")
 
 
 def _name(domain: Domain, position: int) -> str:
-    """How the findings call a sample."""
-    files = domain.items
-    return f"{domain.name}: {files.names[position] if isinstance(files, Files) else position}"
+    """How the findings call an image."""
+    return f"{domain.name}: {domain.items.names[position] if isinstance(domain.items, Undecoded) else position}"
 
 
 def _read_all(
     findings: Findings, readings: tuple[Reading, ...], workers: int | None, progress: Progress | None
 ) -> list[bytes | None]:
-    """The digest of every sample of every domain, None where it cannot be read; those become problems."""
-    samples = [(reading.domain, i) for reading in readings for i in range(len(reading.domain))]
+    """The digest of every image of every domain, None where it cannot be read; those become problems."""
+    images = [(reading.domain, i) for reading in readings for i in range(len(reading.domain))]
 
     def look(number: int) -> bytes | str:
-        domain, position = samples[number]
+        domain, position = images[number]
         try:
-            if isinstance(domain.items, Files):
-                data = read_bytes(domain.items.path(position))
-                decode(data, _SIZE)
-            else:
-                data = np.ascontiguousarray(domain.items[np.array([position])]).tobytes()
+            if not isinstance(domain.items, Undecoded):
+                return digest(np.ascontiguousarray(domain.items[np.array([position])]).tobytes())
+            data = fetch(domain.items, position)
+            decode(data, _SIZE)
+            return digest(data)
         except Unreadable as error:
             return str(error)
-        return hashlib.blake2b(data, digest_size=16).digest()
 
     digests: list[bytes | None] = []
     unreadable: dict[str, int] = defaultdict(int)
-    for (domain, position), result in zip(samples, in_parallel(look, len(samples), workers, progress), strict=True):
+    for (domain, position), result in zip(images, in_parallel(look, len(images), workers, progress), strict=True):
         digests.append(result if isinstance(result, bytes) else None)
         if isinstance(result, str):
             findings.unreadable.append((_name(domain, position), result))
@@ -217,12 +227,12 @@ def _read_all(
 
 
 def _compare(findings: Findings, readings: tuple[Reading, ...], digests: list[bytes | None]) -> None:
-    """Find equal samples within a domain, across domains, across train and test, and under two labels."""
+    """Find equal images within a domain, across domains, across train and test, and under two labels."""
     owners = [(reading, i) for reading in readings for i in range(len(reading.domain))]
     groups: dict[bytes, list[tuple[Reading, int]]] = defaultdict(list)
-    for owner, digest in zip(owners, digests, strict=True):
-        if digest is not None:
-            groups[digest].append(owner)
+    for owner, key in zip(owners, digests, strict=True):
+        if key is not None:
+            groups[key].append(owner)
     counts: dict[str, int] = defaultdict(int)
     tested = {id(reading): set(reading.domain.test.tolist()) for reading in readings if reading.is_split}
     for group in groups.values():
@@ -232,15 +242,15 @@ def _compare(findings: Findings, readings: tuple[Reading, ...], digests: list[by
         names = [reading.domain.name for reading, _ in group]
         for name in dict.fromkeys(names):
             if names.count(name) > 1:
-                counts[f"{name}: {{}} samples are exact copies of another one"] += names.count(name) - 1
+                counts[f"{name}: {{}} images are exact copies of another one"] += names.count(name) - 1
         if len(set(names)) > 1:
-            counts[f"{{}} samples occur in several domains ({', '.join(dict.fromkeys(names))})"] += 1
+            counts[f"{{}} images occur in several domains ({', '.join(dict.fromkeys(names))})"] += 1
         for name in dict.fromkeys(names):
             inside = [(r, i) for r, i in group if r.domain.name == name]
             if len({i in tested.get(id(r), ()) for r, i in inside}) > 1:
-                counts[f"{name}: {{}} samples have copies in both train and test"] += 1
+                counts[f"{name}: {{}} images have copies in both train and test"] += 1
         if len({_label(reading, i) for reading, i in group} - {None}) > 1:
-            counts["{} samples have copies with another label"] += 1
+            counts["{} images have copies with another label"] += 1
     findings.warnings.extend(text.format(count) for text, count in counts.items())
 
 

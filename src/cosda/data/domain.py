@@ -1,20 +1,23 @@
-"""A domain is a name, samples and, where they exist, labels and a train/test split.
+"""A domain is a name, images and, where they exist, labels and a train/test split.
 
-A benchmark is an ordered set of domains that share one list of classes. Both are plain values: reading
-images from disk into them is the work of `readers` and `benchmarks`, decoding pixels that of `pack`.
+A benchmark is an ordered set of domains that share one list of classes. Both are plain values: reading them from what
+users have is the work of `inputs` and `benchmarks`, decoding pixels that of `cache`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cosda.errors import CosdaError, nearest
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Index = NDArray[np.int64]
 Headline = Literal["top1", "per-class"]
@@ -23,7 +26,7 @@ Protocol_ = Literal["transductive", "inductive"]
 
 @dataclass(frozen=True)
 class Files:
-    """Images that still lie on disk, not decoded: ``root / name`` for every name."""
+    """Images on disk, not decoded yet: ``root / name`` for every name."""
 
     root: Path
     names: tuple[str, ...]
@@ -35,9 +38,31 @@ class Files:
         """Where the image at ``position`` lies."""
         return self.root / self.names[position]
 
+    def where(self, position: int) -> str:
+        """The same for a message."""
+        return str(self.path(position))
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images that a program or its torch ``Dataset`` holds, not resized yet; ``open`` gives that of a position."""
+
+    open: Callable[[int], Image]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def where(self, position: int) -> str:
+        """Which image it is, for a message."""
+        return f"item {self.names[position]}"
+
+
+Undecoded = Files | Images  # what becomes an array when the network's size is known
+
 
 class Items(Protocol):
-    """What samples look like once they can be read: an array, a memory map, or a decoder with the same face.
+    """What images look like once they can be read: an array, a memory map, or a decoder with the same face.
 
     uint8 of shape (N, H, W, 3) for images, float32 of shape (N, d) for feature vectors.
     """
@@ -58,28 +83,39 @@ class Items(Protocol):
 
 @dataclass(frozen=True)
 class Domain:
-    """Samples of one domain. ``train`` and ``test`` are positions; in a transductive protocol they are equal."""
+    """Images of one domain. ``train`` and ``test`` are positions; in a transductive protocol they are equal.
+
+    ``ignored`` counts the files beside the images that were left out, by extension.
+    """
 
     name: str
-    items: Files | Items
+    items: Undecoded | Items
     labels: Index | None
     train: Index
     test: Index
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.items)
 
     @property
-    def kind(self) -> Literal["files", "images", "features"]:
-        """Images on disk, decoded images, or feature vectors."""
-        if isinstance(self.items, Files):
-            return "files"
-        return "images" if len(self.items.shape) == 4 else "features"
+    def kind(self) -> Literal["images", "features"]:
+        """Images, decoded or not, or feature vectors."""
+        return "images" if isinstance(self.items, Undecoded) or len(self.items.shape) == 4 else "features"
 
     @property
     def width(self) -> int | None:
         """Width of feature vectors; None for images."""
-        return self.items.shape[1] if self.kind == "features" and not isinstance(self.items, Files) else None
+        return None if isinstance(self.items, Undecoded) or self.kind == "images" else self.items.shape[1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each image is called: its file's name, or its position."""
+        return self.items.names if isinstance(self.items, Undecoded) else tuple(map(str, range(len(self))))
+
+    def ignored_files(self) -> str:
+        """The files that were left out, for a message: ``3 .heic, 1 .txt``; empty if there are none."""
+        return ", ".join(f"{count} {extension}" for extension, count in sorted(self.ignored.items()))
 
     def without_labels(self) -> Domain:
         """The same domain as an adapting method sees it."""

@@ -1,6 +1,6 @@
 """Batches: unlabelled ones for methods, labelled ones for source training and evaluation.
 
-Order and augmentation depend on (seed, stage, epoch) alone. Samples are read by a thread while the network works;
+Order and augmentation depend on (seed, stage, epoch) alone. Images are read by a thread while the network works;
 views are then made of whole batches on the device. Of several processes each reads, and makes views of, its own rows
 of a batch; then all get the whole.
 """
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosda.data.domain import Domain, Files, Index, Items
+from cosda.data.domain import Domain, Index, Items, Undecoded
 from cosda.data.edges import EdgeMixing
 from cosda.data.views import Draw, make_views
 from cosda.distributed import collectives
@@ -34,7 +34,7 @@ TOGETHER = 2**21
 
 @dataclass
 class Loader:
-    """Batches of some positions of a domain's samples. It knows nothing of labels."""
+    """Batches of some positions of a domain's images. It knows nothing of labels."""
 
     items: Items
     positions: Index
@@ -124,8 +124,8 @@ def open_loader(
     epoch_images: int = 0,
     edges: EdgeMixing | None = None,
 ) -> Loader:
-    """A loader of one split of a domain whose samples can be read (see `pack`)."""
-    if isinstance(domain.items, Files):
+    """A loader of one split of a domain whose images can be read (see `pack`)."""
+    if isinstance(domain.items, Undecoded):
         raise TypeError(f"the images of {domain.name} are not decoded yet; pack the domain first")
     positions = domain.train if split == "train" else domain.test
     return Loader(domain.items, positions, preprocessing, device, batch_size, seed, epoch_images, edges)

@@ -78,7 +78,12 @@ def _chance(draws: Sequence[Draw], one: Callable[[Draw], Tensor]) -> Tensor:
 
 
 def _weak_boxes(items: Tensor, preprocessing: Preprocessing, draws: Sequence[Draw]) -> Tensor:
-    """Boxes (top, left, height, width) of training views, one for each image at hand."""
+    """Boxes (top, left, height, width) of training views, one for each image at hand.
+
+    A side that would be longer than the image is cut to it. torchvision's RandomResizedCrop, which the authors use,
+    draws again. On square images of 256 pixels this is so for 51 % of the first draws; cut boxes have 85.2 % of the
+    image's area on average instead of 83.3 %, and 54 % instead of 6 % are as wide or as high as it (docs/data.md).
+    """
     count, (height, width) = len(items), items.shape[1:3]
     whole = np.array([height, width])
 
@@ -89,7 +94,7 @@ def _weak_boxes(items: Tensor, preprocessing: Preprocessing, draws: Sequence[Dra
     if preprocessing.profile == "shot":
         sizes = np.tile([round(height * SHOT_SIDE), round(width * SHOT_SIDE)], (count, 1))
     else:
-        # Area and aspect are drawn independently; a side that would stick out is cut to the image's.
+        # Area and aspect are drawn independently.
         area = height * width * uniform(*AREA).numpy()
         aspect = uniform(*map(math.log, ASPECT)).exp().numpy()
         sides = np.rint(np.sqrt(np.stack([area / aspect, area * aspect], 1)))

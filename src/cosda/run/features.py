@@ -12,7 +12,7 @@ from filelock import FileLock
 from torch import nn
 
 from cosda.data.cache import default_cache
-from cosda.data.domain import Domain, Files, everything
+from cosda.data.domain import Domain, Undecoded, everything
 from cosda.data.loader import Loader
 from cosda.files import digest
 from cosda.models.artifact import weights_key
@@ -32,7 +32,7 @@ def featurise(
     watcher: Watcher,
 ) -> Domain:
     """The domain with each image replaced by the encoder's features of its test view; ``content`` names the images."""
-    assert not isinstance(domain.items, Files)
+    assert not isinstance(domain.items, Undecoded)
     path = features_path(content, encoder, preprocessing, cache)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):

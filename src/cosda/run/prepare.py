@@ -14,7 +14,7 @@ from torch import nn
 from cosda.config.plan import Plan
 from cosda.config.schema import Optimisation
 from cosda.data.cache import Packed, content_key, pack, unpacked
-from cosda.data.domain import Domain, Files
+from cosda.data.domain import Domain, Undecoded
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
@@ -165,7 +165,7 @@ def make_readable(
 
 def readable(domain: Domain, size: int, machine: Machine, watcher: Watcher) -> Packed:
     """The domain with samples that can be read: packed once, or decoded each time with ``pack=False``."""
-    if not isinstance(domain.items, Files):
+    if not isinstance(domain.items, Undecoded):
         return Packed(domain, [])
     stored = round(size * MARGIN)
     progress = _Progress(watcher, domain.name)

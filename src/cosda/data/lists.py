@@ -1,0 +1,191 @@
+"""From lists of images to domains: "path label" on every line, a CSV file with a header, or a Python list of paths.
+
+The order of a list is kept. Only benchmarks are sorted, so that they are the same from lists and from folders.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import numpy as np
+
+from cosda.data.decode import is_image
+from cosda.data.readers import Reading, folders_in, listed, make_reading, numbers
+from cosda.data.registry import plain
+from cosda.errors import CosdaError
+
+PATH_COLUMNS, LABEL_COLUMNS = ("path", "image", "file"), ("label", "class")  # of a CSV file
+
+
+class Line(NamedTuple):
+    """A line of an image list."""
+
+    number: int
+    image: str
+    label: int | None
+
+
+# --- image lists ------------------------------------------------------------------------------------------------------
+
+
+def read_list(
+    path: Path,
+    root: Path | None = None,
+    name: str | None = None,
+    test: Path | None = None,
+    by_folder: bool = True,
+    sort: bool = True,
+) -> Reading:
+    """An image list, "path label" per line, or two of them: ``path`` for training and ``test``.
+
+    Paths are relative to ``root``; without it to the list's folder or the one above, wherever they exist.
+    Classes take the names of the images' folders, in alphabetical order, where every label has one folder
+    and every folder one label; elsewhere, or without ``by_folder``, they are the numbers.
+    """
+    lists = [_labels_of(part) for part in (path, test) if part is not None]
+    base, spelling = _locate(path, root, list(lists[0]))
+    lists = [{_respell(image, spelling): label for image, label in labels.items()} for labels in lists]
+    every = {image: label for labels in lists for image, label in labels.items()}
+    conflict = next((image for image, label in lists[0].items() if label != every[image]), None)
+    if conflict:
+        raise CosdaError(f"{conflict} in {base} has one label for training and another for testing.")
+    labels = {image: label for image, label in every.items() if label is not None}
+    if labels and len(labels) < len(every):
+        raise CosdaError(f"{path} has labels on some lines and none on others; give all of them or none.")
+    names = _names_of(labels) if by_folder else {}
+    classes = tuple(sorted(names.values())) or numbers(max(labels.values(), default=-1) + 1)
+    named = {image: names.get(label, str(label)) for image, label in labels.items()}
+    files = tuple(sorted(every) if sort else every)
+    return make_reading(name or path.stem, base, files, named, classes, (lists[0], lists[1]) if test else None)
+
+
+def read_unlabelled_list(path: Path) -> Reading:
+    """The images of a list, whatever labels it has."""
+    images = [line.image for line in _lines(path)]
+    base, spelling = _locate(path, None, images)
+    return make_reading(path.stem, base, tuple(_respell(image, spelling) for image in images))
+
+
+def _lines(path: Path) -> list[Line]:
+    """All lines. A last word that is a number is the label: paths may have spaces."""
+    lines = []
+    for number, text in enumerate(_text(path, "an image list").splitlines(), 1):
+        if not text.strip():
+            continue
+        *before, last = text.strip().rsplit(maxsplit=1)
+        labelled = bool(before) and last.isdecimal()
+        image = (before[0] if labelled else text.strip()).replace("\\", "/")
+        if not is_image(PurePosixPath(image).name):
+            raise CosdaError(f'{path}, line {number}: expected "path label" with an image\'s path, found "{text}".')
+        lines.append(Line(number, image, int(last) if labelled else None))
+    if not lines:
+        raise CosdaError(f'{path} is empty; expected "path label" on every line.')
+    return lines
+
+
+def _labels_of(path: Path) -> dict[str, int | None]:
+    """The label of each image of a list."""
+    labels: dict[str, int | None] = {}
+    for line in _lines(path):
+        if labels.setdefault(line.image, line.label) != line.label:
+            raise CosdaError(f"{path}, line {line.number}: {line.image} stands there twice, with two labels.")
+    return labels
+
+
+def _locate(path: Path, root: Path | None, names: list[str]) -> tuple[Path, dict[str, str]]:
+    """The folder to which a list's paths are relative, and how it spells the first folder of a path there.
+
+    Lists and images often come from two sources that agree on all but ``Real_World`` and ``Real World``.
+    """
+    candidates = [root] if root else [path.parent, path.parent.parent]
+    probes = [names[0], names[len(names) // 2], names[-1]]
+    for candidate in candidates:
+        known = {plain(folder): folder for folder in folders_in(candidate)}
+        heads = {PurePosixPath(probe).parts[0] for probe in probes}
+        respelled = {head: known[plain(head)] for head in heads if plain(head) in known}
+        for spelling in ({}, respelled):
+            if any((candidate / _respell(probe, spelling)).is_file() for probe in probes):
+                return candidate, spelling
+    looked = " and ".join(str(candidate) for candidate in candidates)
+    raise CosdaError(
+        f"the images of {path} were not found: its first entry is {names[0]}, looked for below {looked}. "
+        f"Put the list beside the folders that it names."
+    )
+
+
+def _respell(image: str, spelling: Mapping[str, str]) -> str:
+    head, slash, rest = image.partition("/")
+    return spelling.get(head, head) + slash + rest
+
+
+def _names_of(labels: Mapping[str, int]) -> dict[int, str]:
+    """Label -> folder name, or nothing unless the two correspond one to one."""
+    pairs = {(label, PurePosixPath(image).parent.name) for image, label in labels.items()}
+    names = dict(pairs)
+    return names if len(pairs) == len(names) == len(set(names.values())) and "" not in names.values() else {}
+
+
+# --- CSV files and Python lists ---------------------------------------------------------------------------------------
+
+
+def read_csv(path: Path, labels: bool = True) -> Reading:
+    """A CSV file with a header: a column path, image or file, and perhaps one called label or class.
+
+    Paths are relative to the file's folder. Labels are names or numbers. Other columns are not read.
+    """
+    text = _text(path, "a CSV file")
+    header = text.partition("\n")[0]
+    rows = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), restval="")
+    columns = {str(name).strip().lower(): name for name in rows.fieldnames or ()}
+    where = next((columns[name] for name in PATH_COLUMNS if name in columns), None)
+    if where is None:
+        raise CosdaError(
+            f"{path} has no column with paths. Its header must have {', '.join(PATH_COLUMNS[:-1])} or "
+            f"{PATH_COLUMNS[-1]}, and may have {' or '.join(LABEL_COLUMNS)}; it has: {listed(list(columns))}."
+        )
+    label = next((columns[name] for name in LABEL_COLUMNS if name in columns), None) if labels else None
+    try:
+        numbered_rows = [(rows.line_num, row) for row in rows]
+    except csv.Error as error:
+        raise CosdaError(f"{path}, line {rows.line_num}: {error}.") from None
+    files, found = [], []
+    for number, row in numbered_rows:
+        if not row[where].strip():
+            raise CosdaError(f"{path}, line {number}: the column '{where}' is empty.")
+        files.append(row[where].strip().replace("\\", "/"))
+        found.append(row[label].strip() if label else "")
+        if bool(found[-1]) != bool(found[0]):
+            raise CosdaError(f"{path}, line {number}: some rows have a label and some have none.")
+    if not files:
+        raise CosdaError(f"{path} has a header and no rows.")
+    if not any((path.parent / file).is_file() for file in files):
+        raise CosdaError(
+            f"the images of {path} were not found: its first one is {files[0]}, looked for below {path.parent}. "
+            f"Write paths relative to the CSV file, or absolute ones."
+        )
+    reading = make_reading(path.stem, path.parent, tuple(files))
+    if not found[0]:
+        return reading
+    numbered = all(word.isdecimal() and word == str(int(word)) for word in found)  # 007 is a name
+    return reading.with_labels(np.array([int(word) for word in found] if numbered else found), str(path))
+
+
+def read_paths(paths: Iterable[str | os.PathLike[str]], name: str) -> Reading:
+    """A list of paths of image files; they stay as they are written."""
+    files = tuple(os.fspath(path) for path in paths)
+    if not any(Path(file).is_file() for file in files):
+        hint = " Give a folder by its path alone, not in a list." if Path(files[0]).is_dir() else ""
+        raise CosdaError(f"none of the {len(files)} paths of the list is a file; the first one is {files[0]}.{hint}")
+    return make_reading(name, Path(), files)
+
+
+def _text(path: Path, kind: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CosdaError(f"{path} cannot be read as {kind}: {error}.") from None
