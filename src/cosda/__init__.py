@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from cosda.methods.base import Method
     from cosda.models.artifact import Model, load
     from cosda.models.wrap import wrap
+    from cosda.preprocessing import Preprocessing
     from cosda.records.run import Run
     from cosda.report import write_report
     from cosda.run.machine import Machine
+    from cosda.run.predictions import Prediction
+    from cosda.run.predictor import Predictor
 
 __version__ = "0.1.0"
 
@@ -36,6 +39,9 @@ _PLACES = {
     "Machine": "cosda.run.machine",
     "Method": "cosda.methods.base",
     "Model": "cosda.models.artifact",
+    "Prediction": "cosda.run.predictions",
+    "Predictor": "cosda.run.predictor",
+    "Preprocessing": "cosda.preprocessing",
     "Result": "cosda.api",
     "Run": "cosda.records.run",
     "adapt": "cosda.api",
@@ -58,6 +64,9 @@ __all__ = [
     "Machine",
     "Method",
     "Model",
+    "Prediction",
+    "Predictor",
+    "Preprocessing",
     "Result",
     "Run",
     "adapt",

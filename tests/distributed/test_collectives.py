@@ -146,7 +146,7 @@ def test_a_program_makes_the_same_calls_on_all_ranks_and_one_writes(two: Any) ->
     first, second, folder = two[0]["calls"], two[1]["calls"], Path(two[0]["folder"])
     assert_near(first, second, 0)
     (run,) = find_runs([folder])
-    assert len(run.records) == first["records"] > 10
+    assert len(run.records) == first["records"] > 5
     written = load(folder / "adapted")
     assert [step["step"] for step in written.lineage] == ["source", "adapt"]
     assert_near(written.network.state_dict(), first["network"], 0)

@@ -104,12 +104,20 @@ class Returning(nn.Module):
         return self.end(self.layer(self.features(images)))
 
 
+def opposed() -> nn.Conv2d:
+    """A 1x1 convolution whose outputs are positive and negative on any image."""
+    layer = nn.Conv2d(3, 3, 1, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([1.0, -1.0, 0.5]).view(3, 1, 1, 1).expand_as(layer.weight))
+    return layer
+
+
 @pytest.mark.parametrize(
     ("own", "message"),
     [
         (nn.Sequential(nn.Conv2d(3, 3, 3), *POOL), "uses no Linear layer and no 1x1 convolution"),
         (nn.Sequential(*POOL, nn.Linear(3, 3), nn.Sigmoid()), "not that of its layer '2', nor a softmax of it"),
-        (nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(inplace=True), *POOL), "such as a ReLU behind a 1x1 convolution"),
+        (nn.Sequential(opposed(), nn.ReLU(inplace=True), *POOL), "such as a ReLU behind a 1x1 convolution"),
         (nn.Sequential(*POOL, nn.Linear(3, 4)), "tells 4 classes apart, but 3 class names"),
         (nn.Sequential(nn.Linear(16, 3)), r"gives a tensor \(2, 3, 16, 3\) for a batch of 2"),
         (nn.Sequential(*POOL, nn.Linear(7, 3)), r"does not take a batch of shape \(2, 3, 16, 16\)"),
@@ -322,6 +330,7 @@ def test_torchvisions_classifier(torchvision) -> None:
 
 
 def test_squeezenet_says_why_not_and_goes_without_its_last_relu(torchvision) -> None:
+    torch.manual_seed(0)
     theirs = torchvision.models.squeezenet1_1(num_classes=3).eval()
     with pytest.raises(CosdaError, match="such as a ReLU behind a 1x1 convolution"):
         wrap(theirs, CLASSES, preprocessing=Preprocessing(size=32))
