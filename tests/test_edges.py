@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import graphlib
+import inspect
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
+from PIL.Image import Image
 
 import cosda
 
@@ -126,24 +130,41 @@ def test_what_is_quick_does_not_load_torch(statement):
 
 PUBLIC = [
     "METHODS",
+    "Architecture",
+    "Batch",
     "Benchmark",
+    "Check",
     "CosdaError",
     "Domain",
+    "Evaluation",
+    "Files",
+    "Group",
+    "Images",
+    "Indexable",
+    "Items",
     "Machine",
     "Method",
     "Model",
+    "Network",
+    "Options",
+    "Output",
     "Prediction",
     "Predictor",
     "Preprocessing",
+    "Progress",
     "Result",
     "Run",
+    "TargetImages",
+    "Watcher",
     "adapt",
     "evaluate",
+    "find_runs",
     "load",
     "load_benchmark",
     "load_domain",
     "predict",
     "run_chain",
+    "setting",
     "train_source",
     "wrap",
     "write_report",
@@ -173,6 +194,46 @@ def test_type_checkers_and_programs_find_the_same_names():
     places = {name: (place.partition(":")[0], place.partition(":")[2] or name) for name, place in cosda._PLACES.items()}
     assert declared == places
     assert set(declared) == set(PUBLIC)
+
+
+def types_in(hint):
+    """All classes that a type hint names, however deep."""
+    if isinstance(hint, type):
+        yield hint
+    for part in (typing.get_origin(hint), *typing.get_args(hint)):
+        for one in part if isinstance(part, list | tuple) else (part,):
+            if one is not None:
+                yield from types_in(one)
+
+
+def signatures():
+    """What a program meets: public functions, and methods, properties and fields of public classes."""
+    for name in PUBLIC:
+        value = getattr(cosda, name)
+        if inspect.isfunction(value):
+            yield name, value
+        if inspect.isclass(value):
+            for key, member in vars(value).items():
+                member = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+                if inspect.isfunction(member) and (key == "__init__" or not key.startswith("_")):
+                    yield f"{name}.{key}", member
+            if dataclasses.is_dataclass(value):
+                yield name, value
+
+
+def test_the_public_names_are_closed():
+    """Whatever a public function takes or gives, a program can name."""
+    public = [getattr(cosda, name) for name in PUBLIC]
+    missing = {
+        f"{one.__module__}.{one.__name__}, in {name}"
+        for name, function in signatures()
+        for hint in typing.get_type_hints(
+            function, localns={"Image": Image}
+        ).values()  # imported for type checkers only
+        for one in types_in(hint)
+        if one.__module__.split(".")[0] == "cosda" and one not in public
+    }
+    assert not missing
 
 
 def test_an_unknown_name_is_an_attribute_error():

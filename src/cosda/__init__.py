@@ -13,44 +13,68 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosda.api import Result, adapt, evaluate, predict, run_chain, train_source
+    from cosda.api import Check, Evaluation, Result, adapt, evaluate, predict, run_chain, train_source
+    from cosda.config.request import Options
     from cosda.data.benchmarks import load as load_benchmark
-    from cosda.data.domain import Benchmark, Domain
+    from cosda.data.domain import Benchmark, Domain, Files, Images, Items
     from cosda.data.inputs import load_domain
+    from cosda.data.torch_dataset import Indexable
     from cosda.errors import CosdaError
     from cosda.methods import METHODS
-    from cosda.methods.base import Method
+    from cosda.methods.base import Group, Method, Progress, TargetImages
+    from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
+    from cosda.models.network import Network
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
-    from cosda.records.run import Run
+    from cosda.records.run import Run, find_runs
     from cosda.report import write_report
     from cosda.run.machine import Machine
     from cosda.run.predictions import Prediction
     from cosda.run.predictor import Predictor
+    from cosda.settings import setting
+    from cosda.types import Batch, Output
+    from cosda.watch import Watcher
 
 __version__ = "0.1.0"
 
 _PLACES = {
     "METHODS": "cosda.methods",
+    "Architecture": "cosda.models.architecture",
+    "Batch": "cosda.types",
     "Benchmark": "cosda.data.domain",
+    "Check": "cosda.api",
     "CosdaError": "cosda.errors",
     "Domain": "cosda.data.domain",
+    "Evaluation": "cosda.api",
+    "Files": "cosda.data.domain",
+    "Group": "cosda.methods.base",
+    "Images": "cosda.data.domain",
+    "Indexable": "cosda.data.torch_dataset",
+    "Items": "cosda.data.domain",
     "Machine": "cosda.run.machine",
     "Method": "cosda.methods.base",
     "Model": "cosda.models.artifact",
+    "Network": "cosda.models.network",
+    "Options": "cosda.config.request",
+    "Output": "cosda.types",
     "Prediction": "cosda.run.predictions",
     "Predictor": "cosda.run.predictor",
     "Preprocessing": "cosda.preprocessing",
+    "Progress": "cosda.methods.base",
     "Result": "cosda.api",
     "Run": "cosda.records.run",
+    "TargetImages": "cosda.methods.base",
+    "Watcher": "cosda.watch",
     "adapt": "cosda.api",
     "evaluate": "cosda.api",
+    "find_runs": "cosda.records.run",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.inputs",
     "predict": "cosda.api",
     "run_chain": "cosda.api",
+    "setting": "cosda.settings",
     "train_source": "cosda.api",
     "wrap": "cosda.models.wrap",
     "write_report": "cosda.report",
@@ -58,24 +82,41 @@ _PLACES = {
 
 __all__ = [
     "METHODS",
+    "Architecture",
+    "Batch",
     "Benchmark",
+    "Check",
     "CosdaError",
     "Domain",
+    "Evaluation",
+    "Files",
+    "Group",
+    "Images",
+    "Indexable",
+    "Items",
     "Machine",
     "Method",
     "Model",
+    "Network",
+    "Options",
+    "Output",
     "Prediction",
     "Predictor",
     "Preprocessing",
+    "Progress",
     "Result",
     "Run",
+    "TargetImages",
+    "Watcher",
     "adapt",
     "evaluate",
+    "find_runs",
     "load",
     "load_benchmark",
     "load_domain",
     "predict",
     "run_chain",
+    "setting",
     "train_source",
     "wrap",
     "write_report",

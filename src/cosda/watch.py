@@ -15,6 +15,9 @@ class Watcher:
     def skipped(self, domain: str, images: Sequence[tuple[str, str]]) -> None:
         """Images of a domain, by name and reason, that could not be read and are left out."""
 
+    def ignored(self, domain: str, files: str) -> None:
+        """Files of a domain that are no images, such as ``3 .heic``, and were left out."""
+
     def job(self, title: str, images: int, hint: str = "") -> None:
         """The whole training begins: so many images over all epochs; ``hint`` says how to be done sooner."""
 

@@ -33,6 +33,15 @@ class Quiet(Watcher):
         """Images that are left out are always told of."""
         print(f"cosda: {skipped_line(domain, images)}", file=sys.stderr)
 
+    def ignored(self, domain: str, files: str) -> None:
+        """Nor is a folder of .heic files passed over in silence."""
+        print(f"cosda: {ignored_line(domain, files)}", file=sys.stderr)
+
+
+def ignored_line(domain: str, files: str) -> str:
+    """Which files are no images, in one line."""
+    return f"ignored {files} of {domain}: not images of a known kind"
+
 
 def skipped_line(domain: str, images: Sequence[tuple[str, str]]) -> str:
     """What was left out, in one line."""
@@ -77,6 +86,10 @@ class Lines(Watcher):
     def skipped(self, domain: str, images: Sequence[tuple[str, str]]) -> None:
         """Images that are left out."""
         self._say(event="skipped", domain=domain, images=[{"image": name, "reason": why} for name, why in images])
+
+    def ignored(self, domain: str, files: str) -> None:
+        """Files that are no images."""
+        self._say(event="ignored", domain=domain, files=files)
 
     def job(self, title: str, images: int, hint: str = "") -> None:
         """The whole training begins."""
@@ -128,6 +141,10 @@ class Bars(Watcher):
     def skipped(self, domain: str, images: Sequence[tuple[str, str]]) -> None:
         """Images that are left out."""
         self.console.print(skipped_line(domain, images), style="yellow", markup=False, soft_wrap=True)
+
+    def ignored(self, domain: str, files: str) -> None:
+        """Files that are no images."""
+        self.console.print(ignored_line(domain, files), style="yellow", markup=False, soft_wrap=True)
 
     def job(self, title: str, images: int, hint: str = "") -> None:
         """The whole training begins: from now on the bar counts its images."""

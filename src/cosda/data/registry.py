@@ -1,13 +1,14 @@
 """Known benchmarks: their names on disk and in the paper's tables, and how they are measured.
 
 To add one, write its settings into ``presets/<name>.toml`` and one line into `BENCHMARKS`. A program outside adds its
-own with ``BENCHMARKS["mine"] = Known("mine", ...)``.
+own with ``BENCHMARKS["mine"] = Known("mine", ..., preset="mine.toml")``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosda.registry import Registry
@@ -29,6 +30,7 @@ class Known:
         inductive: Whether it is measured on images that are not trained on.
         classes: From the names of all class folders to those of the tables, where some differ; folders with other
             classes are then another benchmark.
+        preset: A TOML file with its settings, where that is not ``presets/<name>.toml`` of this package.
         make: Makes an embedded benchmark, which needs no data. The others are recognised by their domains.
     """
 
@@ -39,6 +41,7 @@ class Known:
     headline: Headline = "top1"
     inductive: bool = False
     classes: Mapping[str, str] = field(default_factory=dict)
+    preset: Path | str | None = None
     make: Callable[[], Benchmark] | None = None
 
 

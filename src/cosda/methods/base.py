@@ -43,7 +43,7 @@ class Progress:
         return cosine(start, end, self.epoch, self.epochs)
 
 
-class Images(Protocol):
+class TargetImages(Protocol):
     """The unlabelled training images of a target domain, as a method may ask for them between epochs."""
 
     @property
@@ -125,7 +125,7 @@ class Method:
         """What the source model learns from a labelled batch, before there is any target."""
         return {"cross_entropy": losses.label_smoothing(network(images).logits, labels, smoothing)}
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """A new target domain begins."""
         self.student = student
         self.loader = loader

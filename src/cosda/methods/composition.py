@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast, get_type_hints
 
-from cosda.methods.base import Images, Objective, Progress
+from cosda.methods.base import Objective, Progress, TargetImages
 from cosda.methods.cosda import SLOW_STATISTICS, CoSDA
 from cosda.methods.neighbours import NeighbourMethod
 from cosda.models.network import Network
@@ -63,7 +63,7 @@ class Composition(CoSDA):
         "consistency", "learn the neighbours' labels as CoSDA learns the teacher's, or by the other method's losses"
     )
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """Teacher, student, and the other method around the one of them that fills the bank."""
         super().setup(student, loader)
         self.base = self.base_class(**{key: getattr(self, key) for key in settings_of(self.base_class)})

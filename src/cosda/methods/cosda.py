@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Images, Objective, Progress
+from cosda.methods.base import Objective, Progress, TargetImages
 from cosda.methods.teacher import TeacherMethod
 from cosda.models.network import Network
 from cosda.models.statistics import batch_statistics
@@ -94,7 +94,7 @@ class CoSDA(TeacherMethod):
         "batch", "BatchNorm statistics with which the teacher labels"
     )
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """The teacher labels, unless a composition says otherwise."""
         super().setup(student, loader)
         self.objective: Objective = TeacherLabels(self.temperature, self.consistency, self.gate)

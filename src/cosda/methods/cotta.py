@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Images, Progress, module_state
+from cosda.methods.base import Progress, TargetImages, module_state
 from cosda.methods.teacher import TeacherMethod
 from cosda.models.network import Network, freeze
 from cosda.models.statistics import batch_statistics
@@ -73,7 +73,7 @@ class CoTTA(TeacherMethod):
         (0.95, 0.99), "the same for BatchNorm statistics; 'none' takes that of the weights", low=0, high=1
     )
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """The first model ever seen is the source."""
         super().setup(student, loader)
         source: Network | None = getattr(self, "source", None)

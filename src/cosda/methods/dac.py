@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Group, Images, Method, Progress, trained
+from cosda.methods.base import Group, Method, Progress, TargetImages, trained
 from cosda.models.network import Network
 from cosda.parts.bank import nearest
 from cosda.parts.prototypes import centroid_labels, see_all
@@ -55,7 +55,7 @@ class DaC(Method):
         0.05, "sharpness of the similarity of features", low=0.02, symbol="T"
     )  # e^(1/T) must fit a float
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """Every target domain has its own memory."""
         super().setup(student, loader)
         self.memory: Tensor | None = None  # V (N, d), rows of length 1

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosda import losses
-from cosda.methods.base import Group, Images, Method, Progress, trained
+from cosda.methods.base import Group, Method, Progress, TargetImages, trained
 from cosda.models.masks import SCALE, MaskedNetwork, add_masks
 from cosda.models.network import Network
 from cosda.models.statistics import batch_norms
@@ -79,7 +79,7 @@ class GSFDA(Method):
         heads = [losses.label_smoothing(head.logits, labels, smoothing) for head in network.heads(images)]
         return {"cross_entropy": torch.stack(heads).sum(), "sparsity": self.sparsity * network.masks().mean()}
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """What the masks of other domains protect is fixed for the whole stage; a network without masks has none."""
         super().setup(student, loader)
         self.bank: Bank | None = None

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from cosda.methods.base import Images, Method, Progress
+from cosda.methods.base import Method, Progress, TargetImages
 from cosda.models.network import Network
 from cosda.parts.bank import Bank
 from cosda.settings import setting
@@ -38,7 +38,7 @@ class NeighbourMethod(Method):
     )
     search_megabytes: int = setting(64, "memory that a search by torch may take beside the bank", low=1)
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """A new target has no bank yet."""
         super().setup(student, loader)
         self.memory: Bank | None = None

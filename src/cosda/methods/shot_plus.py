@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from cosda import losses
 from cosda.errors import CosdaError
-from cosda.methods.base import Group, Images, Progress, module_state, trained
+from cosda.methods.base import Group, Progress, TargetImages, module_state, trained
 from cosda.methods.shot import SHOT
 from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
@@ -59,7 +59,7 @@ class SHOTPlus(SHOT):
         """MixMatch guesses labels from two views."""
         return ("weak", "weak") if self.mixmatch else ("weak",)
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """A new head for the new target; it is trained when the first epoch begins, unless a resume brings it."""
         super().setup(student, loader)
         self.known: Tensor | None = None  # (N,) MixMatch's labels by the image's index

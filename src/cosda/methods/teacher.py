@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cosda.methods.base import Images, Method, module_state
+from cosda.methods.base import Method, TargetImages, module_state
 from cosda.models.network import Network
 from cosda.parts.dual_speed import DualSpeed
 from cosda.settings import setting
@@ -35,7 +35,7 @@ class TeacherMethod(Method):
     )
     restart: bool = setting(False, "the student restarts from the teacher after each epoch")
 
-    def setup(self, student: Network, loader: Images) -> None:
+    def setup(self, student: Network, loader: TargetImages) -> None:
         """Teacher and student start from the model carried so far."""
         super().setup(student, loader)
         self.pair = DualSpeed(student)

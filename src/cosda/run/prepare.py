@@ -164,7 +164,9 @@ def make_readable(
 
 
 def readable(domain: Domain, size: int, machine: Machine, watcher: Watcher) -> Packed:
-    """The domain with samples that can be read: packed once, or decoded each time with ``pack=False``."""
+    """The domain with images that can be read: packed once, or decoded each time with ``pack=False``."""
+    if domain.ignored:
+        watcher.ignored(domain.name, domain.ignored_files())
     if not isinstance(domain.items, Undecoded):
         return Packed(domain, [])
     stored = round(size * MARGIN)
