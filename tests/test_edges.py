@@ -227,9 +227,7 @@ def test_the_public_names_are_closed():
     missing = {
         f"{one.__module__}.{one.__name__}, in {name}"
         for name, function in signatures()
-        for hint in typing.get_type_hints(
-            function, localns={"Image": Image}
-        ).values()  # imported for type checkers only
+        for hint in typing.get_type_hints(function, localns={"Image": Image}).values()  # of PIL
         for one in types_in(hint)
         if one.__module__.split(".")[0] == "cosda" and one not in public
     }

@@ -69,7 +69,7 @@ class NewNetwork:
     """Options of a network that is yet to be trained."""
 
     encoder: Annotated[
-        str | None, typer.Option(help="Encoder: resnet18|34|50|101, small, lite0, timm/NAME, hf/NAME, …")
+        str | None, typer.Option(help="Encoder, such as lite0 or resnet50; 'cosda methods --encoders' lists them.")
     ] = None
     weights: Annotated[str | None, typer.Option(help="File with the encoder's weights, or 'pretrained'.")] = None
     size: Annotated[int | None, typer.Option(min=8, help="Pixels of each side of the network's input (data.size).")] = (

@@ -11,6 +11,7 @@ from cosda.config.request import Data, Request
 from cosda.config.resolve import resolve
 from cosda.config.schema import SECTIONS
 from cosda.methods import METHODS
+from cosda.models.encoders import ENCODERS
 from cosda.records.run import Run
 from cosda.settings import settings_of
 
@@ -20,6 +21,14 @@ def all_methods() -> list[dict[str, Any]]:
     return [
         {"name": name, "title": cls.title, "variants": list(cls.variants), "ablations": list(ablations(name))}
         for name, cls in METHODS.items()
+    ]
+
+
+def all_encoders() -> list[dict[str, Any]]:
+    """Name and title of each encoder, and whether weights can come with it."""
+    return [
+        {"name": name, "title": entry.title, "weights": "yes" if entry.has_weights else "no"}
+        for name, entry in ENCODERS.items()
     ]
 
 

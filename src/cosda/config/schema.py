@@ -27,7 +27,7 @@ class DataSettings:
 class NetworkSettings:
     """What the network is made of."""
 
-    encoder: str = setting("lite0", "encoder: resnet18|34|50|101, small, lite0, identity, timm/…, hf/…")
+    encoder: str = setting("lite0", "encoder; 'cosda methods --encoders' lists them")
     weights: str | None = setting(None, "file with the encoder's weights, or 'pretrained' for timm, hf, torchvision")
     bottleneck: int = setting(256, "features after the bottleneck", low=1, symbol="d")
     freeze_encoder: bool = setting(False, "compute the encoder's features once and train the head alone")

@@ -27,6 +27,7 @@ from filelock import FileLock, Timeout
 from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, decode, digest, fetch, in_parallel
 from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded
 from cosda.errors import CosdaError
+from cosda.files import write_atomically
 
 VERSION = 1  # raise it whenever the decoded pixels change
 Skipped = list[tuple[str, str]]
@@ -153,10 +154,7 @@ def _files_key(files: Files, cache: str | Path | None, workers: int | None, prog
         return memo.read_text(encoding="ascii")
     key = _content(files, workers, progress)
     with suppress(OSError):  # a key that cannot be kept is only slower
-        memo.parent.mkdir(parents=True, exist_ok=True)
-        temporary = memo.with_name(f"{memo.name}.{os.getpid()}.tmp")
-        temporary.write_text(key, encoding="ascii")
-        os.replace(temporary, memo)
+        write_atomically(memo, key)
     return key
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from cosda.errors import CosdaError
+from cosda.files import write_atomically
 from cosda.records.run import Run
 from cosda.report.formats import FORMATS
 from cosda.report.tables.contents import contents
@@ -46,11 +46,7 @@ def write_report(runs: Sequence[Run], output: Path | str, format: str, select: s
         >>> write_report(find_runs([Path("runs")]), "report.html", "html")
     """
     content, output = render_report(runs, format, select), Path(output)
-    temporary = output.with_name(f"{output.name}.{os.getpid()}.tmp")
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(content, encoding="utf-8", newline="\n")
-        os.replace(temporary, output)
+        write_atomically(output, content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise CosdaError(f"cannot write the report to {output}: {error.strerror or error}.") from None

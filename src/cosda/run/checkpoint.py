@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
+from cosda.files import write_atomically
 from cosda.records.folder import RunFolder
 
 
@@ -46,12 +46,7 @@ def save_checkpoint(path: Path, state: Any) -> None:
         return
     tensors: dict[str, Tensor] = {}
     outline = json.dumps(_outline(state, tensors))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    save_file(tensors, str(temporary), metadata={"outline": outline})
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_atomically(path, lambda new: save_file(tensors, str(new), metadata={"outline": outline}))
 
 
 def load_checkpoint(path: Path) -> Any:

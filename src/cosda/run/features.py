@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from filelock import FileLock
+from numpy.typing import NDArray
 from torch import nn
 
 from cosda.data.cache import default_cache
 from cosda.data.domain import Domain, Undecoded, everything
 from cosda.data.loader import Loader
-from cosda.files import digest
+from cosda.files import digest, write_atomically
 from cosda.models.artifact import weights_key
 from cosda.models.bn_folding import evaluating
 from cosda.preprocessing import Preprocessing
@@ -45,12 +45,14 @@ def featurise(
                 for batch in loader.sweep("test"):
                     parts.append(fast(batch.images).float().cpu().numpy())
                     watcher.advance(len(batch), images=len(batch))
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            with temporary.open("wb") as file:
-                np.save(file, np.concatenate(parts))
-            os.replace(temporary, path)
+            write_atomically(path, lambda new: _save(new, np.concatenate(parts)))
             watcher.end()
     return replace(domain, items=np.load(path, mmap_mode="r"))
+
+
+def _save(path: Path, features: NDArray[np.float32]) -> None:
+    with path.open("wb") as file:  # given a name, numpy would add its own ending to it
+        np.save(file, features)
 
 
 def features_path(content: str, encoder: nn.Module, preprocessing: Preprocessing, cache: Path | None) -> Path:

@@ -16,6 +16,7 @@ def methods(
     benchmark: Annotated[str, typer.Option(help="Show the settings for this benchmark, such as office31.")] = "own",
     variant: Variant = None,
     ablate: Ablate = None,
+    encoders: Annotated[bool, typer.Option("--encoders", help="List the encoders instead.")] = False,
     cost: Annotated[bool, typer.Option("--cost", help="Show what methods cost in the runs below --runs.")] = False,
     runs: Annotated[Path, typer.Option(help="Folder of run folders, for --cost.")] = Path("runs"),
     as_json: AsJson = False,
@@ -23,7 +24,7 @@ def methods(
     """List the methods, or the settings of one.
 
     Each setting is shown with where its value comes from. With --cost: forward passes per step, seconds per epoch and
-    memory, from finished runs.
+    memory, from finished runs. With --encoders: what --encoder takes.
 
     Example:  cosda methods cosda --benchmark office31 --variant authors
     """
@@ -31,7 +32,9 @@ def methods(
     from cosda.config import catalogue
     from cosda.records.run import find_runs
 
-    if cost:
+    if encoders:
+        rows = catalogue.all_encoders()
+    elif cost:
         rows = catalogue.cost_rows(find_runs([runs]))
     else:
         rows = catalogue.settings_rows(name, benchmark, variant, ablate) if name else catalogue.all_methods()
