@@ -17,7 +17,7 @@ import pytest
 
 from benches import LONG_BENCH, LONGER, QUICK, bench, command, jobs_of, lines_recorded, results, table
 from cosda.bench.board import Board, Onlooker
-from cosda.bench.estimate import LOOK, RUN_SECONDS, work_left
+from cosda.bench.estimate import FORWARD, RUN_SECONDS, images_left
 from cosda.bench.local import local_devices
 from cosda.bench.run import run_jobs
 from cosda.bench.scheduler import Resources, choose
@@ -255,10 +255,10 @@ def test_time_left_follows_the_epochs_of_finished_runs(vectors: str, tmp_path: P
     board = Board(tasks, Onlooker())
     assert board.seconds_left() is None
     assert board.counts == {"done": 0, "running": 0, "failed": 0, "left": 6}
-    works = [work_left(task) for task in tasks]
+    works = [images_left(task) for task in tasks]
     assert {work.trained for work in works} == {10 * 20}
     assert {work.source for work in works} == {5 * 20}
-    looks = LOOK * works[0].looked * 0.06 / 20  # the source model is the plain network
+    looks = FORWARD * works[0].measured * 0.06 / 20  # the source model is the plain network
 
     board.start(tasks[0])
     finish(tasks[0], 0.5, 0.06)
@@ -279,7 +279,8 @@ def test_time_left_follows_the_epochs_of_finished_runs(vectors: str, tmp_path: P
     finish(tasks[4], 2.0, 0.06)
     (tasks[4].path / "done.json").unlink()
     (tasks[4].path / "timing.jsonl").write_text('{"stage":1,"epoch":3,"seconds":2.0,"images":20}\n{"stage":1,"ep')
-    begun = cosda - 4 * (2.0 + LOOK * (20 + 20) * 0.06 / 20) - LOOK * 40 * 0.06 / 20  # four epochs of it are done
+    both = FORWARD * (10 + 10) * 0.06 / 20  # the test images of both domains
+    begun = cosda - 4 * (2.0 + both) - both  # four epochs of it are done, and the source model was measured
     assert board.seconds_left() == pytest.approx((nrc + begun + nrc + cosda + training) / 2)
     board.fail(tasks[1], "no")
     assert board.counts == {"done": 2, "running": 1, "failed": 1, "left": 2}
