@@ -11,7 +11,7 @@ import pytest
 from benches import QUICK, bench, jobs_of
 from cosda.api import make_plan, train_source
 from cosda.bench.board import Board, Onlooker
-from cosda.bench.estimate import about, calibrate, estimate
+from cosda.bench.estimate import Costs, about, calibrate, estimate, kind_of
 from cosda.bench.jobs import open_benchmark
 from cosda.bench.run import run_jobs
 from cosda.bench.scheduler import Resources
@@ -85,6 +85,20 @@ def test_a_given_model_can_be_calibrated_without_its_source(tmp_path: Path) -> N
     assert found.source == 0
     assert found.run > 0
     assert all(value.equal(before[name]) for name, value in model.network.state_dict().items())
+
+
+def test_only_whole_runs_with_as_many_threads_tell_what_others_cost(vectors: str, tmp_path: Path) -> None:
+    (run,) = run_jobs(jobs_of(vectors, "bn", "one>two", changes=QUICK), tmp_path, ONE, Machine("cpu")).runs
+    kind = kind_of(run.config)
+    costs = Costs()
+    costs.learn(run.path, threads=2)
+    costs.learn(tmp_path)
+    assert not costs
+    costs.learn(run.path, threads=1)
+    assert costs == {kind: [pytest.approx(run.timing[0]["seconds"] / run.timing[0]["images"])]}
+    (run.path / "done.json").unlink()
+    costs.learn(run.path)
+    assert len(costs[kind]) == 1
 
 
 def test_a_frozen_encoder_costs_its_features(images: str, tmp_path: Path) -> None:
