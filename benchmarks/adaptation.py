@@ -15,14 +15,15 @@ import torch
 from benchmarks.alone import in_turn
 from benchmarks.facts import Fact
 from benchmarks.straightforward import adapt as straightforward
-from cosda import api
+from cosda.config.request import Data, Request
+from cosda.config.resolve import resolve
 from cosda.data.benchmarks import load
 from cosda.data.domain import Domain, Files
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
 from cosda.preprocessing import Preprocessing
+from cosda.run.chain import execute
 from cosda.run.machine import Machine
-from tiny import read
 
 # Where Office-31 lies, with a folder for each domain.
 DATA = Path(os.environ.get("COSDA_OFFICE31", Path(__file__).parents[2] / "shared" / "data" / "office31"))
@@ -58,19 +59,20 @@ def compare(case: Case) -> list[Fact]:
 
 
 def our_way(case: Case) -> float:
-    """Seconds of `cosda.adapt` with an empty cache; labels are there to measure with."""
+    """Seconds of an adaptation with an empty cache, measured with labels after each epoch."""
     domain, classes = _webcam(case)
     architecture = Architecture(case.encoder, 256, len(classes))
     torch.manual_seed(0)
     model = Model(architecture.build(), architecture, classes, Preprocessing(size=case.side))
     # Validators, which the straightforward way has not, are switched off.
-    changes = [f"epochs={case.epochs}", f"batch_size={case.batch}", "validate=0"]
+    request = Request.of("cosda", model=model, epochs=case.epochs, batch_size=case.batch, settings={"validate": 0})
+    data = Data("own", ("source", domain.name), classes)
     with tempfile.TemporaryDirectory(prefix="cosda-benchmark-") as folder:
         machine = Machine(cache=Path(folder) / "cache")
         start = time.perf_counter()
-        result = api.adapt(model, domain, settings=read(changes), out=Path(folder) / "runs", machine=machine)
+        run = execute(resolve(data, request), {domain.name: domain}, Path(folder) / "runs", machine, model=model)
         seconds = time.perf_counter() - start
-    measured = [fact for fact in result.run.records if fact["kind"] in ("accuracy", "alternative")]
+    measured = [fact for fact in run.records if fact["kind"] in ("accuracy", "alternative")]
     # Before, after each epoch, and at the end with both kinds of statistics, of which one is known from the last epoch.
     assert len(measured) == case.epochs + 3
     return seconds

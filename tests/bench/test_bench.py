@@ -17,9 +17,11 @@ import pytest
 
 from benches import LONG_BENCH, LONGER, QUICK, bench, command, jobs_of, lines_recorded, results, table
 from cosda.bench.board import Board, Onlooker
-from cosda.bench.estimate import LOOK, RUN_SECONDS, work_left
+from cosda.bench.demo import run_demo
+from cosda.bench.estimate import FORWARD, RUN_SECONDS, images_left
+from cosda.bench.jobs import Job
 from cosda.bench.local import local_devices
-from cosda.bench.run import run_jobs
+from cosda.bench.run import Outcome, run_jobs
 from cosda.bench.scheduler import Resources, choose
 from cosda.bench.tasks import Task, make_tasks
 from cosda.config.resolve import ablations
@@ -255,10 +257,10 @@ def test_time_left_follows_the_epochs_of_finished_runs(vectors: str, tmp_path: P
     board = Board(tasks, Onlooker())
     assert board.seconds_left() is None
     assert board.counts == {"done": 0, "running": 0, "failed": 0, "left": 6}
-    works = [work_left(task) for task in tasks]
+    works = [images_left(task) for task in tasks]
     assert {work.trained for work in works} == {10 * 20}
     assert {work.source for work in works} == {5 * 20}
-    looks = LOOK * works[0].looked * 0.06 / 20  # the source model is the plain network
+    looks = FORWARD * works[0].measured * 0.06 / 20  # the source model is the plain network
 
     board.start(tasks[0])
     finish(tasks[0], 0.5, 0.06)
@@ -279,7 +281,8 @@ def test_time_left_follows_the_epochs_of_finished_runs(vectors: str, tmp_path: P
     finish(tasks[4], 2.0, 0.06)
     (tasks[4].path / "done.json").unlink()
     (tasks[4].path / "timing.jsonl").write_text('{"stage":1,"epoch":3,"seconds":2.0,"images":20}\n{"stage":1,"ep')
-    begun = cosda - 4 * (2.0 + LOOK * (20 + 20) * 0.06 / 20) - LOOK * 40 * 0.06 / 20  # four epochs of it are done
+    both = FORWARD * (10 + 10) * 0.06 / 20  # the test images of both domains
+    begun = cosda - 4 * (2.0 + both) - both  # four epochs of it are done, and the source model was measured
     assert board.seconds_left() == pytest.approx((nrc + begun + nrc + cosda + training) / 2)
     board.fail(tasks[1], "no")
     assert board.counts == {"done": 2, "running": 1, "failed": 1, "left": 2}
@@ -358,6 +361,30 @@ def test_a_run_that_always_kills_its_worker_is_a_failure_with_a_reason(vectors: 
     outcome = run_jobs(jobs, tmp_path, Resources(workers=1), onlooker=Assassin(3, ""))
     assert "died 3 times at the same epoch" in outcome.failed[jobs[0]]
     assert "memory is short" in outcome.failed[jobs[0]]
+
+
+# --- The demonstration ------------------------------------------------------------------------------------------------
+
+
+def carry_of(job: Job) -> str | None:
+    return next((change.value for change in job.request.changes if change.key == "adapt.carry"), None)
+
+
+def test_one_seed_is_the_short_demonstration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[Job]] = []
+
+    def note(jobs: list[Job], *rest: object) -> Outcome:
+        asked.append(jobs)
+        return Outcome([], {})
+
+    monkeypatch.setattr("cosda.bench.demo.run_jobs", note)
+    run_demo(tmp_path)
+    run_demo(tmp_path, seeds=3)
+    short, whole = ([(job.request.method, carry_of(job), job.request.seed) for job in jobs] for jobs in asked)
+    slow = ("aad", "interpolate=0.5")
+    assert short == [("source", None, 0), ("aad", None, 0), ("cosda", None, 0), (*slow, 0)]
+    names = ("source", "shot", "nrc", "aad", "cosda", "cosda+nrc", "cosda+aad")
+    assert whole == [(*row, seed) for row in (*((name, None) for name in names), slow) for seed in range(3)]
 
 
 # --- The command ------------------------------------------------------------------------------------------------------

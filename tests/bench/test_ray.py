@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from benches import LONG_BENCH, LONGER, bench, command, events, jobs_of, results, table
-from cosda.api import run_chain
+from cosda.api import run_request
 from cosda.bench import ray as ray_engine
 from cosda.bench.board import Onlooker
 from cosda.bench.ray import Place, _import_ray, _versions
 from cosda.bench.run import run_jobs
 from cosda.bench.scheduler import Resources
-from cosda.config.request import parse_changes
+from cosda.config.request import Request, parse_changes
 from cosda.errors import CosdaError
 from cosda.run.machine import Machine
 from waiting import HANG, ended, wait_until
@@ -115,9 +115,9 @@ def test_a_node_that_is_killed_costs_nothing_but_time(vectors: str, tmp_path: Pa
     out = next((out for out in tries if killed_in_the_middle(vectors, out)), None)
     assert out is not None, "no run was ever on the node that was killed"
     undisturbed = tmp_path / "undisturbed"
-    settings = {change.key: change.value for change in parse_changes(NODE_CHANGES)}
     for chain in (("one", "two"), ("two", "one")):  # by no engine at all
-        run_chain(vectors, domains=chain, settings=settings, out=undisturbed, machine=Machine("cpu", threads=1))
+        request = Request("cosda", chain, parse_changes(NODE_CHANGES))
+        run_request(vectors, request, undisturbed, Machine("cpu", threads=1))
     assert table(out) == table(undisturbed)
     assert results(out) == results(undisturbed)
 

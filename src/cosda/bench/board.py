@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cosda.bench.estimate import Costs, work_left
+from cosda.bench.estimate import Costs, images_left
 from cosda.bench.tasks import Task
 
 
@@ -36,7 +36,7 @@ class Board:
         self.failed: dict[Task, str] = {}
         self._onlooker = onlooker
         self._costs = Costs()  # of the runs that this command has finished
-        self._left = {task: work_left(task) for task in self.waiting}
+        self._left = {task: images_left(task) for task in self.waiting}
         self._noted: set[str] = set()
 
     def start(self, task: Task) -> None:
@@ -63,7 +63,7 @@ class Board:
         """A run lost its process and goes on later, from its last epoch."""
         del self.running[task]
         self.waiting.insert(0, task)
-        self._left[task] = work_left(task)
+        self._left[task] = images_left(task)
         self._onlooker.happened(self, "died", task, reason)
 
     def note(self, text: str) -> None:
@@ -81,7 +81,7 @@ class Board:
         """Until all is done, as far as the runs that this command has finished tell; None before the first of them."""
         if not self._costs:
             return None
-        running = {task: work_left(task) for task in list(self.running)}
+        running = {task: images_left(task) for task in list(self.running)}
         waiting = {task: self._left[task] for task in list(self.waiting)}
         return self._costs.total(running | waiting, max(1, len(running)))
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from cosda.bench import ENGINES
 from cosda.bench.jobs import Job, open_benchmark
@@ -28,8 +29,8 @@ from cosda.data.cache import content_key, pack_path, part_of
 from cosda.data.domain import Domain, Undecoded, everything
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model
-from cosda.records.run import Run, read_run
-from cosda.records.timing import images_per_second
+from cosda.records.run import read_run
+from cosda.records.timing import read_timing, seconds_per_image
 from cosda.run.chain import execute
 from cosda.run.features import features_path
 from cosda.run.machine import Machine
@@ -38,26 +39,11 @@ from cosda.run.source import source_config
 from cosda.units import amount, duration
 from cosda.watch import Watcher
 
-LOOK = 1 / 3  # a forward pass alone, as a share of a training step on the same images
+FORWARD = 1 / 3  # a forward pass alone, as a share of a training step on the same images
 START_SECONDS, RUN_SECONDS = 5.0, 1.0  # until a worker has loaded torch; of every run besides its images
-FEW, QUICK = 8, 0.25  # images of a first calibration; where they take fewer seconds, a second one has a whole batch
+RUN_BYTES = 200_000  # of every run besides its models: records, samples of features
+FEW, QUICK = 8, 1.0  # images of a first calibration; where they take fewer seconds, a second one has a whole batch
 FINISHED, CALIBRATED = 2.0, 3.0  # the truth may be so many times more or less
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one run, or the training of one source model, has cost."""
-
-    image: float  # seconds for each image of an epoch; 0 where nothing was trained
-    size: float  # bytes for each domain of its chain
-
-
-def cost_of(run: Run) -> Cost:
-    """What a finished run, or a source model, has cost."""
-    speed, source = images_per_second(run.timing), run.config["kind"] == "source"
-    files = [file.stat() for file in run.path.rglob("*") if file.is_file()]
-    size = sum(facts.st_size for facts in files if source or facts.st_nlink == 1)  # runs link to their source model
-    return Cost(1 / speed if speed else 0.0, size if source else size / len(run.domains))
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
@@ -69,38 +55,38 @@ def kind_of(config: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Work:
+class ImagesLeft:
     """Images that are left of a run: to train on and to measure, and to train its source model on."""
 
     kind: str
     source_kind: str
     trained: int
-    looked: int
+    measured: int
     source: int
 
 
-def work_left(task: Task) -> Work:
+def images_left(task: Task) -> ImagesLeft:
     """What is left to do of a run, as its folder says."""
     plan, domains = task.plan, open_benchmark(task.job.data).domains
     source = domains[plan.source]
     tests = sum(len(domains[name].test) for name in plan.data.domains)
     (_, source_epoch), (stage, epoch) = task.reached()
-    trained, looked = 0, tests if stage < 0 else 0
+    trained, measured = 0, tests if stage < 0 else 0
     for number, target in enumerate(plan.targets, start=1):
         if number >= stage:
             settings, domain = plan.adapt(target), domains[target]
             epochs = settings.epochs - (epoch + 1 if number == stage else 0)
             trained += epochs * min(len(domain.train), settings.epoch_images or len(domain.train))
-            looked += epochs * (len(domain.test) + (len(source.test) if settings.measure == "source" else 0))
-            looked += 2 * tests  # the model handed on, with both kinds of BatchNorm statistics
+            measured += epochs * (len(domain.test) + (len(source.test) if settings.measure == "source" else 0))
+            measured += 2 * tests  # the model handed on, with both kinds of BatchNorm statistics
     training = plan.source_training
     images = min(len(source.train), training.epoch_images or len(source.train))
-    to_train = (training.epochs - (source_epoch + 1)) * images
-    return Work(kind_of(plan.as_json()), kind_of(source_config(plan)), trained, looked, to_train)
+    of_source = (training.epochs - (source_epoch + 1)) * images
+    return ImagesLeft(kind_of(plan.as_json()), kind_of(source_config(plan)), trained, measured, of_source)
 
 
-class Costs(dict[str, list[Cost]]):
-    """What is known of each kind of run and of source training."""
+class Costs(dict[str, list[float]]):
+    """Seconds for each image of an epoch, of all runs and source trainings that are known, by their kind."""
 
     def learn(self, folder: Path, threads: int | None = None) -> None:
         """Take in a finished folder; nothing where it is damaged, or had another number of threads."""
@@ -109,45 +95,44 @@ class Costs(dict[str, list[Cost]]):
         except CosdaError:
             return
         if run.done is not None and threads in (None, run.environment.get("threads")):
-            self.setdefault(kind_of(run.config), []).append(cost_of(run))
+            self.setdefault(kind_of(run.config), []).append(seconds_per_image(run.timing) or 0.0)
 
     def image(self, kind: str) -> float:
-        """Seconds for each image of an epoch: of this kind where it is known, else of all that are."""
-        known = self.get(kind) or [cost for costs in self.values() for cost in costs if cost.image] or [Cost(0, 0)]
-        return statistics.median(cost.image for cost in known)
+        """The median of a kind where it is known, else of all that train anything."""
+        return statistics.median(self.get(kind) or [one for known in self.values() for one in known if one] or [0.0])
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, images: ImagesLeft) -> float:
         """Seconds of what is left of a run, once it has its source model."""
-        trained, looked = self.image(work.kind) * work.trained, self.image(work.source_kind) * LOOK * work.looked
-        return RUN_SECONDS + trained + looked
+        training, forward = self.image(images.kind), FORWARD * self.image(images.source_kind)
+        return RUN_SECONDS + training * images.trained + forward * images.measured
 
-    def total(self, works: Mapping[Task, Work], slots: int) -> float:
+    def total(self, left: Mapping[Task, ImagesLeft], slots: int) -> float:
         """Seconds until all is done, so many at a time; the first run that needs a source model trains it."""
-        each = {task: self.seconds(work) for task, work in works.items()}
-        for task in {task.source: task for task in reversed(list(works)) if not task.source_is_ready}.values():
-            each[task] += self.image(works[task].source_kind) * works[task].source
+        each = {task: self.seconds(images) for task, images in left.items()}
+        for task in {task.source: task for task in reversed(list(left)) if not task.source_is_ready}.values():
+            each[task] += self.image(left[task].source_kind) * left[task].source
         return max(sum(each.values()) / slots, *each.values()) if each else 0.0
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a short run has cost."""
+    """Seconds that a short run took for each image."""
 
-    run: Cost
-    source: Cost | None  # None where a model was given
-    prepare: float  # seconds for each image until it can be read: decoded and, for a frozen encoder, encoded
+    run: float  # of an epoch; 0 where nothing is trained
+    source: float  # of an epoch of its source model; 0 where a model was given
+    prepare: float  # until it can be read: decoded and, for a frozen encoder, encoded
 
 
 def calibrate(plan: Plan, domains: Mapping[str, Domain], machine: Machine, model: Model | None = None) -> Calibration:
     """Do the run of a plan on a few of its images, in a temporary folder, and take the time."""
     adapt, source = plan.settings["adapt"], plan.settings["source"]
-    for count, epochs in ((FEW, 1), (adapt["batch_size"], 2)):  # the first also loads libraries
-        changed = {
-            "adapt": {**adapt, "epochs": min(epochs, adapt["epochs"])},
-            "source": {**source, "epochs": epochs, "holdout": 0.0},
-        }
-        data = replace(plan.data, domains=plan.data.domains[:2])
-        short = replace(plan, data=data, settings={**plan.settings, **changed}, stages={})
+    changed = {
+        "adapt": {**adapt, "epochs": min(2, adapt["epochs"])},
+        "source": {**source, "epochs": 2, "holdout": 0.0},
+    }
+    data = replace(plan.data, domains=plan.data.domains[:2])
+    short = replace(plan, data=data, settings={**plan.settings, **changed}, stages={})
+    for count in (FEW, adapt["batch_size"]):  # the first also loads libraries
         few = {name: _spread(domains[name], count) for name in data.domains if name in domains}
         with tempfile.TemporaryDirectory(prefix="cosda-calibration-") as folder:
             machine = replace(machine, cache=Path(folder) / "cache", log=(), strict=False)
@@ -155,12 +140,13 @@ def calibrate(plan: Plan, domains: Mapping[str, Domain], machine: Machine, model
                 network, begun = model or new_model(short), time.perf_counter()
                 for domain in few.values():
                     make_readable(domain, short, network, device, machine, Watcher())
-            seconds = (time.perf_counter() - begun) / sum(map(len, few.values()))
-            run = cost_of(execute(short, few, Path(folder), machine, model=model))
-            trained = [cost_of(read_run(path)) for path in Path(folder).glob("sources/*/")]
-        if max(cost.image for cost in (run, *trained)) * FEW > QUICK:
+            prepared = (time.perf_counter() - begun) / sum(map(len, few.values()))
+            run = seconds_per_image(execute(short, few, Path(folder), machine, model=model).timing) or 0.0
+            timing = [facts for path in Path(folder).glob("sources/*/") for facts in read_timing(path)]
+        found = Calibration(run, seconds_per_image(timing) or 0.0, prepared)
+        if max(found.run, found.source) * FEW > QUICK:
             break
-    return Calibration(run, trained[0] if trained else None, seconds)
+    return found
 
 
 def _spread(domain: Domain, count: int) -> Domain:
@@ -210,64 +196,71 @@ def estimate(
     """Resolve all jobs, and measure what one run of each kind costs where no finished run says it."""
     out, machine, watcher = out.absolute(), resources.settle(machine), watcher or Watcher()
     tasks = make_tasks(jobs, out, machine.cache_folder)
-    works = {task: work_left(task) for task in tasks if task.state != "done"}
+    left = {task: images_left(task) for task in tasks if task.state != "done"}
     costs = Costs()
     for done in sorted((*out.glob("*/done.json"), *out.glob("sources/*/done.json"))):
         costs.learn(done.parent, resources.cores)
-    origins = {kind: f"{len(known)} finished" for kind, known in costs.items()}
-    images, cache = _unprepared(list(works), machine)
-    unknown = {work.kind: task for task, work in works.items() if {work.kind, work.source_kind} - set(costs)}
-    if images and not unknown:  # what preparing an image costs is known from no finished run
-        unknown = {work.kind: task for task, work in list(works.items())[:1]}
-    prepare_seconds = 0.0
+    finished = {kind: len(known) for kind, known in costs.items()}
+    disk, unprepared = _disk(list(left), machine)
+    unknown = {one.kind: task for task, one in left.items() if {one.kind, one.source_kind} - finished.keys()}
+    if unprepared and not unknown:  # no finished run says what preparing an image costs
+        unknown = {one.kind: task for task, one in list(left.items())[:1]}
+    preparing = 0.0
     watcher.begin("measuring what runs cost", len(unknown), "kinds of run")
     for task in unknown.values():
         found = calibrate(task.plan, open_benchmark(task.job.data).domains, machine)
-        costs.setdefault(works[task].kind, [found.run])
-        costs.setdefault(works[task].source_kind, [found.source or found.run])
-        prepare_seconds = found.prepare * images
+        costs.setdefault(left[task].kind, [found.run])
+        costs.setdefault(left[task].source_kind, [found.source])
+        preparing = found.prepare * unprepared
         watcher.advance()
     watcher.end()
+    trained = len({task.source for task in tasks if task.source_is_ready})
     slots = ENGINES.find(resources.engine).slots(resources, out, machine)
-    sources = {task.source: task for task in tasks}
-    untrained = [works[task] for task in sources.values() if not task.source_is_ready]
     return Estimate(
         title=_title(tasks),
-        rows=_rows(tasks, works, costs, origins),
-        sources=(len(untrained), len(sources) - len(untrained)),
+        rows=_rows(tasks, left, costs, finished),
+        sources=(len({task.source for task in left if not task.source_is_ready}), trained),
         slots=slots,
-        seconds=START_SECONDS + prepare_seconds + costs.total(works, slots) if works else 0.0,
+        seconds=START_SECONDS + preparing + costs.total(left, slots) if left else 0.0,
         factor=CALIBRATED if unknown else FINISHED,
-        disk={
-            "runs": round(sum(costs[work.kind][0].size * len(task.plan.data.domains) for task, work in works.items())),
-            "source models": round(sum(costs[work.source_kind][0].size for work in untrained)),
-            "packed images and features": cache,
-        },
+        disk=disk,
         free=shutil.disk_usage(next(path for path in (out, *out.parents) if path.exists())).free,
     )
 
 
-def _unprepared(tasks: Sequence[Task], machine: Machine) -> tuple[int, int]:
-    """Images whose packs or features are not in the cache yet, and the bytes of those."""
+def _disk(tasks: Sequence[Task], machine: Machine) -> tuple[dict[str, int], int]:
+    """Bytes that runs, source models and the cache will take, and how many images are not in the cache yet."""
     if not tasks:
-        return 0, 0
-    images, size = 0, 0
+        return {}, 0
     plan = tasks[0].plan  # all runs of a benchmark have one network
     with machine.open():  # a new model draws random numbers, which are nobody else's
         model = new_model(plan)
-    frozen = plan.network.freeze_encoder
-    encoder, side = model.network.encoder, round(model.preprocessing.size * MARGIN)
+    encoder, side, frozen = model.network.encoder, round(model.preprocessing.size * MARGIN), plan.network.freeze_encoder
+    whole, kept = _bytes(model.network), _bytes(encoder) if frozen else 0  # runs link to what stays as it was
+    disk = {
+        "runs": sum(RUN_BYTES + len(task.plan.targets) * (whole - kept) for task in tasks),
+        "source models": whole * len({task.source for task in tasks if not task.source_is_ready}),
+        "packed images": 0,
+        "features": 0,
+    }
+    images = 0
     for data, name in dict.fromkeys((task.job.data, name) for task in tasks for name in task.plan.data.domains):
-        domain, files = open_benchmark(data)[name], {}
-        if machine.pack and isinstance(domain.items, Undecoded):
-            files[pack_path(domain, side, machine.cache_folder)] = side * side * 3
+        domain, new = open_benchmark(data)[name], {}
+        packed = machine.pack and isinstance(domain.items, Undecoded)
+        if packed and not pack_path(domain, side, machine.cache_folder).exists():
+            new["packed images"] = side * side * 3
         if frozen and domain.kind != "features":
             key = content_key(domain, machine.cache_folder)
-            path = features_path(key, encoder, model.preprocessing, machine.cache_folder)
-            files[path] = 4 * int(encoder.width)  # type: ignore[arg-type]
-        missing = sum(bytes_ for path, bytes_ in files.items() if not path.exists())
-        images, size = images + (len(domain) if missing else 0), size + len(domain) * missing
-    return images, size
+            if not features_path(key, encoder, model.preprocessing, machine.cache_folder).exists():
+                new["features"] = 4 * int(encoder.width)  # type: ignore[arg-type]
+        for what, size in new.items():
+            disk[what] += size * len(domain)
+        images += len(domain) if new else 0
+    return disk, images
+
+
+def _bytes(module: nn.Module) -> int:
+    return sum(value.nbytes for value in module.state_dict().values())
 
 
 def _title(tasks: Sequence[Task]) -> str:
@@ -277,16 +270,18 @@ def _title(tasks: Sequence[Task]) -> str:
 
 
 def _rows(
-    tasks: Sequence[Task], works: Mapping[Task, Work], costs: Costs, origins: Mapping[str, str]
+    tasks: Sequence[Task], left: Mapping[Task, ImagesLeft], costs: Costs, finished: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     rows = []
     for label in dict.fromkeys(task.plan.label for task in tasks):
         group = [task for task in tasks if task.plan.label == label]
-        left = [works[task] for task in group if task in works]
-        states = [task.state for task in group]
+        states, to_do = [task.state for task in group], [left[task] for task in group if task in left]
         row: dict[str, Any] = {"method": label, "runs": len(group)}
         row |= {state: states.count(state) for state in ("done", "partial", "missing")}
-        row["a run"] = duration(statistics.mean(map(costs.seconds, left))) if left else "–"
-        row["measured by"] = origins.get(left[0].kind, "calibration") if left else "–"
+        row |= {"a run": "–", "measured by": "–"}
+        if to_do:
+            count = finished.get(to_do[0].kind)
+            row["a run"] = duration(statistics.mean(map(costs.seconds, to_do)))
+            row["measured by"] = f"{count} finished" if count else "calibration"
         rows.append(row)
     return rows

@@ -13,6 +13,7 @@ from cosda.config.schema import SECTIONS
 from cosda.methods import METHODS
 from cosda.models.encoders import ENCODERS
 from cosda.records.run import Run
+from cosda.records.timing import images_per_second, seconds_per_epoch
 from cosda.settings import settings_of
 
 
@@ -69,8 +70,8 @@ def cost_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
                     "benchmark": benchmark,
                     "method": label,
                     "passes per step": round(statistics.mean(passes), 2),
-                    "seconds per epoch": round(statistics.median(facts["seconds"] for facts in timing), 3),
-                    "images per second": round(statistics.median(f["images"] / f["seconds"] for f in timing)),
+                    "seconds per epoch": round(seconds_per_epoch(timing) or 0.0, 3),
+                    "images per second": round(images_per_second(timing) or 0.0),
                     "peak MiB of the process": round(max(facts["peak_bytes"] for facts in timing) / 2**20),
                 }
             )

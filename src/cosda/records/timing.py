@@ -41,3 +41,9 @@ def images_per_second(timing: Iterable[Mapping[str, Any]]) -> float | None:
     """The median over epochs; None where there was none, or none long enough to be timed."""
     found = [facts["images"] / facts["seconds"] for facts in timing if facts["seconds"] > 0]
     return statistics.median(found) if found else None
+
+
+def seconds_per_image(timing: Iterable[Mapping[str, Any]]) -> float | None:
+    """What an image of an epoch takes; None as for `images_per_second`."""
+    speed = images_per_second(timing)
+    return 1 / speed if speed else None

@@ -5,7 +5,6 @@ A value that one of the runs does not have is no value at all and never a zero. 
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from cosda import metrics
 from cosda.errors import CosdaError
 from cosda.files import Json, flatten
 from cosda.records.run import Run, read_run
+from cosda.records.timing import images_per_second, seconds_per_epoch
 from cosda.report.model.groups import DAMAGED, group_runs
 
 # What a run is, beside its settings: key of config.json -> its name in words.
@@ -246,8 +246,8 @@ def _cost(run: Run) -> dict[str, float | None]:
     """What an epoch of a run took; nothing for a method without epochs."""
     timing = run.timing
     return {
-        "seconds per epoch": statistics.median(facts["seconds"] for facts in timing) if timing else None,
-        "images per second": statistics.median(f["images"] / f["seconds"] for f in timing) if timing else None,
+        "seconds per epoch": seconds_per_epoch(timing),
+        "images per second": images_per_second(timing),
         "peak MiB of the process": max(facts["peak_bytes"] for facts in timing) / 2**20 if timing else None,
     }
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cosda.files import flatten
 from cosda.records.run import Run
 from cosda.records.selection import judge
+from cosda.records.timing import images_per_second, seconds_per_epoch
 from cosda.report.figures import epochs
 from cosda.report.figures.base import Panel, panel_of
 from cosda.report.figures.confusions import confusion_panel, read_confusions
@@ -141,15 +141,14 @@ def _speed(run: Run) -> TextTable | None:
     rows = []
     for stage in sorted({stage for stage, _ in by_step}):
         facts = [by_step[step] for step in sorted(by_step) if step[0] == stage]
-        seconds = [fact["seconds"] for fact in facts]
-        speeds = [fact["images"] / fact["seconds"] for fact in facts if fact["seconds"] > 0]
+        speed = images_per_second(facts)
         rows.append(
             (
                 stage_names(run.domains)[stage],
                 str(len(facts)),
-                f"{sum(seconds):.2f}",
-                f"{statistics.median(seconds):.3f}",
-                f"{statistics.median(speeds):.0f}" if speeds else EMPTY,
+                f"{sum(fact['seconds'] for fact in facts):.2f}",
+                f"{seconds_per_epoch(facts):.3f}",
+                EMPTY if speed is None else f"{speed:.0f}",
                 f"{max(fact['peak_bytes'] for fact in facts) / 2**20:.0f}",
             )
         )
