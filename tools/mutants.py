@@ -253,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             survivors += not noticed
             print(f"{'noticed ' if noticed else 'SURVIVED'} {mutant.file}:{mutant.line}", flush=True)
             if not noticed:
-                print(mutant.diff((given.root / mutant.file).read_bytes()), flush=True)
+                print(mutant.diff((tree.root / mutant.file).read_bytes()), flush=True)
     print(f"{survivors} of {len(sample)} survived")
     return survivors
 

@@ -61,15 +61,17 @@ def test_of_equal_epochs_the_later_one_is_handed_on(drifting: Any, tmp_path: Pat
 
 
 def test_a_stopped_run_remembers_its_best_epoch(drifting: Any, tmp_path: Path) -> None:
-    """The first epoch is the best, and the run is stopped when two are done."""
-    pushes, rule = (1e-6, FLOOD, 1.0), "agreement"
-    with pytest.raises(KeyboardInterrupt):
-        drifting(tmp_path / "stopped", pushes, select=rule, watcher=StopsAt("→ two 3/3"))
-    stopped = drifting(tmp_path / "stopped", pushes, select=rule)
-    undisturbed = drifting(tmp_path / "undisturbed", pushes, select=rule)
-    assert [record["epoch"] for record in undisturbed.of("chosen")] == [0]
+    """On each target the first epoch is the best, and on both the run is stopped when two are done."""
+    asked: dict[str, Any] = {"pushes": (1e-6, FLOOD, 1.0), "select": "agreement", "domains": ("one", "two", "three")}
+    for target in ("two", "three"):
+        with pytest.raises(KeyboardInterrupt):
+            drifting(tmp_path / "stopped", **asked, watcher=StopsAt(f"→ {target} 3/3"))
+    stopped, undisturbed = drifting(tmp_path / "stopped", **asked), drifting(tmp_path / "undisturbed", **asked)
+    assert [record["epoch"] for record in undisturbed.of("chosen")] == [0, 0]
     assert stopped.records == undisturbed.records
-    assert same_weights(model(stopped, 1), model(undisturbed, 1))
+    assert same_weights(model(stopped, 2), model(undisturbed, 2))
+    assert lineage(stopped) == lineage(undisturbed)
+    assert [step["domain"] for step in lineage(stopped)] == ["two", "three"]
 
 
 # --- The mean ---------------------------------------------------------------------------------------------------------
