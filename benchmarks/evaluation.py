@@ -28,7 +28,7 @@ from cosda.run.memory import keep_freed_memory
 from cosda.run.prepare import EVALUATION_BATCH
 
 CPU = torch.device("cpu")
-YARDSTICKS = {"measuring": "plain loop", "labels": "plain loop", "bank": "plain bank"}
+BASELINES = {"measuring": "plain loop", "labels": "plain loop", "bank": "plain bank"}
 
 
 def measure(quick: bool = False) -> list[Fact]:
@@ -50,7 +50,7 @@ def _compare(case: str, encoder: str, side: int, count: int, rounds: int) -> lis
     timing = Timing(taken)
     facts = [
         Fact.of(f"{name}, {case}", timing.ratio(theirs, name), least=1.5, seconds=timing.medians)
-        for name, theirs in YARDSTICKS.items()
+        for name, theirs in BASELINES.items()
     ]
     alike = timing.ratio("plain loop, memory kept", "measuring")
     return [*facts, Fact.of(f"measuring, {case}, memory kept for the plain loop too", alike)]
