@@ -29,7 +29,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-CHOSEN = ("methods", "parts", "losses.py", "metrics.py", "run")  # of the package, unless files are named
+CHOSEN = (
+    "methods",
+    "parts",
+    "carry",
+    "validators",
+    "losses.py",
+    "metrics.py",
+    "run",
+)  # of the package, unless files are named
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "demo", "runs", "out")
 # Keyword arguments that check, describe or speed up: without them a right program does the same.
 HARMLESS = {"strict", "symbol", "low", "high", "non_blocking", "set_to_none", "memory_format", "fused"}

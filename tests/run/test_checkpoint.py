@@ -148,3 +148,20 @@ def test_nothing_is_pickled(path, monkeypatch):
     for module in ("torch.save", "torch.load", "pickle.loads", "pickle.dumps"):
         monkeypatch.setattr(module, refuse)
     assert round_trip(path, {"a": torch.ones(1), 2: [None]})[2] == [None]
+
+
+def test_processes_are_alike_if_every_bit_of_their_states_is(monkeypatch):
+    told = []
+
+    def everyone(digest):
+        told.append(digest)
+        return told[-2:]
+
+    monkeypatch.setattr(checkpoint.collectives, "world", lambda: 2)
+    monkeypatch.setattr(checkpoint.collectives, "everyone", everyone)
+    state = {"epoch": 1, "student": {"weight": torch.tensor([1.0, 2.0])}}
+    assert checkpoint.alike(state)
+    assert checkpoint.alike({"epoch": 1, "student": {"weight": torch.tensor([1.0, 2.0])}})
+    assert not checkpoint.alike({"epoch": 1, "student": {"weight": torch.tensor([1.0, 2.0000002])}})
+    assert not checkpoint.alike(state), "nor is the state again what it was compared with"
+    assert not checkpoint.alike({"epoch": 2, "student": state["student"]})

@@ -11,6 +11,7 @@ from torch import nn
 
 from cosda.data.loader import Loader
 from cosda.data.views import make_view
+from cosda.errors import CosdaError
 from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
 from cosda.run import evaluate
@@ -55,6 +56,22 @@ def test_counts_equal_a_slow_loop(network, batch_size):
     assert sum(images) == COUNT
     assert images[3] == 0  # a class that does not occur has its place
     assert all(type(n) is int for n in images + correct)  # counts go into JSON
+
+
+def test_one_image_whose_prediction_is_no_number_is_enough_to_stop(network):
+    domain = tiny_domain(count=COUNT)
+    seen = []
+
+    def spoil(module, given, logits):
+        seen.append(len(logits))
+        if len(seen) == 2:
+            logits[1, 2] = torch.nan
+        return logits
+
+    network.classifier.register_forward_hook(spoil)
+    with pytest.raises(CosdaError, match="its predictions are not numbers"):
+        measure(network, loader_of(domain), domain.labels, 4)
+    assert seen == [5, 5]
 
 
 def test_labels_belong_to_the_positions_of_the_loader(network):

@@ -81,6 +81,32 @@ def test_weights_go_where_a_slow_loop_takes_them(given: dict[str, Any], encoder_
         assert [one[part] for one in seen] == pytest.approx(wanted, rel=1e-5), part
 
 
+def test_the_facts_of_an_epoch_are_means_and_sums_of_its_steps() -> None:
+    """The term is 1, 2 and 6 in the three steps of 8, 8 and 5 images; a network is asked once, twice and never."""
+
+    @dataclass
+    class Counting(Method):
+        def step(self, batch: Batch) -> Losses:
+            number = self.step_number = getattr(self, "step_number", 0) + 1
+            for _ in range((1, 2, 0)[number - 1]):
+                self.student(batch.images[:, :1])
+            value = torch.tensor((1.0, 2.0, 6.0)[number - 1]) + 0 * self.student.classifier.weight.sum()
+            return {"one": value, "half": value / 2}
+
+    loader, seen = tiny_loader("features", count=21, batch_size=8), []
+    settings = Optimisation(epochs=1, lr=0.1, lr_end=0.1)
+    Training(Counting(), three_weights(), loader, settings, 0, 1, "counting").run(seen.append)
+    [facts] = seen
+    assert facts.terms == pytest.approx({"one": 3.0, "half": 1.5})
+    assert (facts.epoch, facts.steps, facts.images, facts.passes) == (0, 3, 21, 1.0)
+    assert facts.recorded == {
+        **{"epoch": 0, "steps": 3, "images": 21, "passes": 1.0, "terms": facts.terms},
+        "rates": {part: 0.1 for part in PARTS},
+    }
+    assert set(facts.timing) == {"epoch", "images", "seconds", "peak_bytes"}
+    assert facts.timing["seconds"] > 0
+
+
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
