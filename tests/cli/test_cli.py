@@ -9,7 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -225,19 +224,16 @@ def test_version(cosda) -> None:
     assert cosda("--version").out == f"cosda {package.__version__}\n"
 
 
-def test_help_is_quick_and_imports_no_torch() -> None:
-    def fastest(words: list[str]) -> float:
-        times = []
-        for _ in range(5):
-            start = time.perf_counter()
-            subprocess.run(words, check=True, capture_output=True)
-            times.append(time.perf_counter() - start)
-        return min(times)
+HEAVY = {"torch", "numpy", "PIL", "kornia", "plotly", "sklearn", "jinja2", "safetensors", "ray"}
 
-    cosda = str(Path(sys.executable).with_name("cosda"))
-    assert fastest([cosda, "--help"]) <= 15 * fastest([sys.executable, "-c", "pass"])
-    code = "import cosda, cosda.__main__, sys; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+def test_help_loads_nothing_heavy() -> None:
+    """How many seconds that takes is measured by `python -m benchmarks startup`."""
+    code = "import sys; sys.argv[1:] = ['run', '--help']\nfrom cosda.__main__ import main\n"
+    code += "try:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "--carry RULE" in done.stdout
+    assert not HEAVY & set(done.stderr.split())
 
 
 def readme_commands() -> list[str]:
