@@ -207,6 +207,51 @@ def test_existing_files_are_not_overwritten(cosda, photos: Path, model: Path, tm
     answer = cosda("adapt", model, photos / "three", "--to", taken, "--epochs", 1, "--out", tmp_path / "runs", "-q")
     assert answer.code == 2
     assert (taken / "thesis.txt").read_text() == "years of work"
+    assert not (tmp_path / "runs").exists(), "it is said before any work"
+
+
+def test_a_model_is_replaced_only_if_asked_and_this_is_said_before_training(
+    cosda, photos: Path, model: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    words = ["adapt", model, photos / "three", "--to", tmp_path / "to", "--out", runs, "-q"]
+    assert cosda(*words, "--epochs", 1).code == 0
+    before = sorted(runs.iterdir())
+    refused = cosda(*words, "--epochs", 2)
+    assert refused.code == 2
+    assert "--overwrite" in refused.err
+    assert sorted(runs.iterdir()) == before
+    first = (tmp_path / "to" / "model.json").read_text()
+    assert cosda(*words, "--epochs", 2, "--overwrite").code == 0
+    assert (tmp_path / "to" / "model.json").read_text() != first
+
+
+def test_source_says_how_good_it_is_and_what_comes_next(cosda, photos: Path, tmp_path: Path) -> None:
+    words = ["--size", 16, "--encoder", "small", "--set", "network.bottleneck=8", "--out", tmp_path / "runs", "-q"]
+    answer = cosda("source", photos, "--domain", "one", "--model", tmp_path / "m", "--epochs", 1, *words)
+    assert answer.code == 0, answer.err
+    assert re.search(r"one: accuracy \d+\.\d% on 3 held-out images", answer.out)  # a tenth of 30
+    assert f"next: cosda adapt {tmp_path / 'm'}" in answer.out
+    (folder,) = (tmp_path / "runs" / "sources").glob("*/config.json")
+    assert json.loads(folder.read_text())["settings"]["source"]["epochs"] == 1
+
+
+def test_adapt_measures_where_asked(cosda, photos: Path, model: Path, tmp_path: Path) -> None:
+    words = ["adapt", model, photos / "two", "--to", tmp_path / "to", "--epochs", 1, "--out", tmp_path / "runs", "-q"]
+    answer = cosda(*words, "--check", photos / "two")
+    assert answer.code == 0, answer.err
+    assert re.search(r"two: accuracy \d+\.\d% before, \d+\.\d% after, on 30 labelled images", answer.out)
+
+
+def test_predict_gives_the_best_classes_or_all(cosda, photos: Path, model: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(cosda("predict", model, photos / "two", "--top", 2, "-q").out)))
+    assert list(rows[0]) == ["image", "class", "probability", "class_2", "probability_2", "skipped"]
+    assert all(float(row["probability"]) >= float(row["probability_2"]) for row in rows)
+    answer = cosda("predict", model, photos / "two", "--probabilities", "--format", "json", "-q")
+    for row in json.loads(answer.out):
+        assert max(row["probabilities"], key=row["probabilities"].get) == row["class"]
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    assert cosda("predict", model, photos / "two", "--format", "xml").code == 2
 
 
 def test_every_command_has_help_with_an_example(cosda) -> None:
