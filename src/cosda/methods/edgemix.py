@@ -8,8 +8,8 @@ does it with any method, `--set source.edgemix=0.9` in source training, and this
 NRC with it. It keeps what NRC keeps.
 
 Where we depart: the study takes edges from DexiNed with weights that it does not publish. Here edges are Sobel's unless
-the user gives such a file (`edge_operator`, `edge_weights`), which is then fed as it was trained and not as the study
-does (`edge_input`). Feature vectors have no edges: on them this is NRC.
+the user gives such a file (`edges.operator`, `edges.weights`), which is then fed as it was trained and not as the study
+does (`edges.input`). Feature vectors have no edges: on them this is NRC.
 """
 
 from __future__ import annotations
