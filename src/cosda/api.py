@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +40,7 @@ class Evaluation:
     classes: tuple[str, ...]
     images: list[int]
     correct: list[int]
+    skipped: Mapping[str, str] = field(default_factory=dict)  # images that cannot be read, and why
 
     @property
     def top1(self) -> float:
@@ -61,7 +62,8 @@ class Evaluation:
             {"class": name, "images": images, "correct": correct}
             for name, images, correct in zip(self.classes, self.images, self.correct, strict=True)
         ]
-        return {"domain": self.domain, "top1": self.top1, "per_class": self.per_class, "classes": classes}
+        facts = {"domain": self.domain, "top1": self.top1, "per_class": self.per_class, "classes": classes}
+        return facts | {"skipped": dict(self.skipped)}
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,7 @@ def evaluate(
         assert packed.domain.labels is not None
         labels = packed.domain.labels[packed.domain.test]
         images, correct = measure(network, loader, labels, len(model.classes))
-    return Evaluation(domain or measured.name, model.classes, images, correct)
+    return Evaluation(domain or measured.name, model.classes, images, correct, dict(packed.skipped))
 
 
 def predict(

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from cosda.__main__ import main
+from cosda.records.run import find_runs
 from tiny import read, tiny_benchmark
 
 README = Path(__file__).parents[2] / "README.md"
@@ -131,9 +132,29 @@ def test_corrupt_images_are_skipped_and_listed_or_stop_the_run(cosda, photos: Pa
     answer = cosda(*words)
     assert answer.code == 0
     assert "a/00.png" in answer.err
+    (run,) = find_runs([tmp_path])
+    (skipped,) = run.of("skipped")
+    assert (skipped["domain"], list(skipped["images"])) == ("two", ["a/00.png"])
+    report = cosda("report", tmp_path, "-o", tmp_path / "report.html")
+    assert report.code == 0, report.err
     answer = cosda(*words, "--strict", "--seed", 1)
     assert answer.code == 2
     assert "a/00.png" in answer.err
+
+
+def test_unreadable_images_are_counted_in_the_output_too(cosda, photos: Path, tmp_path: Path, model: Path) -> None:
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(photos / "two", broken)
+    (broken / "a/00.png").write_bytes(b"not an image")
+    words = ["--to", tmp_path / "to", "--epochs", 1, "--out", tmp_path / "runs", "-q"]
+    answer = cosda("adapt", model, broken, *words)
+    assert "1 images could not be read" in answer.out
+    assert "a/00.png" in answer.err
+    assert "1 images could not be read" in cosda("evaluate", model, broken, "-q").out
+    measured = json.loads(cosda("evaluate", model, broken, "-q", "--json").out)
+    assert list(measured["skipped"]) == ["a/00.png"]
 
 
 def test_report_in_all_formats(cosda, photos: Path, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
         ]
     )
     text = f"{evaluation.domain}: accuracy {evaluation.top1:.2%}, mean over classes {evaluation.per_class:.2%}"
+    text += f"; {len(evaluation.skipped)} images could not be read" if evaluation.skipped else ""
     _console().print(text, markup=False)
 
 

@@ -18,6 +18,7 @@ config.json holds "kind": "adapt", or "source" for the training of a source mode
 Kinds of record (accuracies are fractions; ``epoch`` counts from 0, and is null for the model that a stage
 hands on, whose epoch was chosen by the run's selection rule):
 
+    {"kind":"skipped","stage":0,"domain":"hand","images":{"7.png":"damaged"}}  images that cannot be read, and why
     {"kind":"loss","stage":1,"epoch":0,"steps":16,"images":1000,"passes":2.0,"rates":{"encoder":1e-3},"terms":{"consistency":0.7}}
     {"kind":"accuracy","stage":1,"epoch":0,"domain":"hand","split":"test","images":[..],"correct":[..]}
     {"kind":"alternative","stage":1,"epoch":null,"statistics":"merged",...}  with the other BatchNorm statistics

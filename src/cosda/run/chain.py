@@ -66,6 +66,8 @@ def _adapt(prepared: Prepared, folder: RunFolder) -> None:
     saved = Checkpoint(folder).load()
     first = int(saved["stage"]) if saved else 1
     if saved is None:
+        for name, images in prepared.skipped.items():
+            folder.append("skipped", stage=0, domain=name, images=dict(images))
         _save(model, folder, 0)
         measurer.everywhere(network, 0, {})
     else:  # take the model that the stage began with; the method may need it to set itself up

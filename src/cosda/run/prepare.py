@@ -6,14 +6,14 @@ import copy
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
 
 from cosda.config.plan import Plan
 from cosda.config.schema import Optimisation
-from cosda.data.cache import Packed, content_key, pack, unpacked
+from cosda.data.cache import Packed, Skipped, content_key, pack, unpacked
 from cosda.data.domain import Domain, Undecoded
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import collectives
@@ -43,6 +43,7 @@ class Prepared:
     device: torch.device
     machine: Machine
     watcher: Watcher
+    skipped: Mapping[str, Skipped] = field(default_factory=dict)  # images of domains that cannot be read, and why
 
     def __post_init__(self) -> None:
         """``network`` is what is trained: the whole network, or its head alone; its weights are the model's own."""
@@ -110,11 +111,11 @@ def prepare(
             model = _adopted(replace(model, network=copy.deepcopy(model.network)), plan, domains, watcher)
         model.network.arithmetic = open_arithmetic(plan.network.precision, machine.compile, device, watcher)
         to_device(model.network, device)
-        readable = {
-            name: make_readable(domain, plan, model, device, machine, watcher) for name, domain in domains.items()
-        }
-        _check_targets(plan, readable)
-        yield Prepared(plan, model, readable, device, machine, watcher)
+        packed = {name: make_readable(each, plan, model, device, machine, watcher) for name, each in domains.items()}
+        ready = {name: each.domain for name, each in packed.items()}
+        skipped = {name: each.skipped for name, each in packed.items() if each.skipped}
+        _check_targets(plan, ready)
+        yield Prepared(plan, model, ready, device, machine, watcher, skipped)
 
 
 def new_model(plan: Plan) -> Model:
@@ -152,15 +153,15 @@ def _check_targets(plan: Plan, domains: Mapping[str, Domain]) -> None:
 
 def make_readable(
     domain: Domain, plan: Plan, model: Model, device: torch.device, machine: Machine, watcher: Watcher
-) -> Domain:
+) -> Packed:
     """What a run reads: images, or features where the plan freezes the encoder."""
-    packed = readable(domain, model.preprocessing.size, machine, watcher).domain
-    if not plan.network.freeze_encoder or packed.kind == "features":
+    packed = readable(domain, model.preprocessing.size, machine, watcher)
+    if not plan.network.freeze_encoder or packed.domain.kind == "features":
         return packed
     # The key of the files, which is remembered, and not of their pixels, which would be read for it each time.
     key = content_key(domain, machine.cache_folder)
-    encoder = model.network.encoder
-    return featurise(packed, key, encoder, model.preprocessing, device, machine.cache_folder, watcher)
+    encoder, cache = model.network.encoder, machine.cache_folder
+    return replace(packed, domain=featurise(packed.domain, key, encoder, model.preprocessing, device, cache, watcher))
 
 
 def readable(domain: Domain, size: int, machine: Machine, watcher: Watcher) -> Packed:

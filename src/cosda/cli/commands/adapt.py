@@ -66,4 +66,6 @@ def adapt(
     result.model.save(to, overwrite=overwrite)
     if result.check is not None:
         print_check(result.check)
+    if left_out := sum(len(record["images"]) for record in result.run.of("skipped")):
+        print(f"{left_out} images could not be read and were left out")
     print(f"adapted model written to {to}; run folder: {result.run.path}")
