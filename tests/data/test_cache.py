@@ -20,6 +20,7 @@ from cosda.data.decode import Decoder, Unreadable, decode, read
 from cosda.data.domain import Domain, Files, everything
 from cosda.data.inputs import load_domain
 from cosda.errors import CosdaError
+from waiting import HANG
 
 OFFICE31 = Path(__file__).resolve().parents[3] / "shared" / "data" / "office31"
 
@@ -258,7 +259,7 @@ packing.pack(load_domain(sys.argv[1]), int(sys.argv[3]), Path(sys.argv[2]), prog
 def test_a_kill_in_the_middle_leaves_no_half_pack(site, cache):
     for size in (16, 24):
         process = start(KILL, site, cache, size)
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANG)
         assert process.returncode == -signal.SIGKILL
     assert len(packs(cache)) == 1  # the second one swept what the first had left
     assert packs(cache)[0].endswith("-24-v1.partial")
@@ -282,7 +283,7 @@ print(packing.pack(load_domain(sys.argv[1]), 16, Path(sys.argv[2])).domain.items
 
 def test_of_two_processes_one_makes_the_pack_and_the_other_uses_it(site, cache):
     both = [start(TOGETHER, site, cache) for _ in range(2)]
-    outputs = [process.communicate(timeout=60) for process in both]
+    outputs = [process.communicate(timeout=HANG) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     lines = [text.split() for text, _ in outputs]
     assert sorted(map(len, lines)) == [1, 2]  # one said "made"
@@ -301,7 +302,7 @@ except CosdaError as error:
 
 
 def test_a_disk_that_fills_up_is_explained(site, cache):
-    text, errors = start(FULL, site, cache).communicate(timeout=60)
+    text, errors = start(FULL, site, cache).communicate(timeout=HANG)
     assert "cannot be written: File too large. Set COSDA_CACHE to another folder, or use --no-pack." in text, errors
     assert packs(cache) == []
 

@@ -16,6 +16,7 @@ from cosda.data.loader import Loader, open_loader, prefetched
 from cosda.preprocessing import FEATURE_VECTORS
 from cosda.types import Batch
 from tiny import CPU, SEEN, tiny_domain, tiny_loader
+from waiting import wait_until
 
 
 def numbered(count=20, batch_size=6, positions=None, **other):
@@ -225,10 +226,8 @@ def test_the_thread_stays_only_a_few_items_ahead():
 
     source = prefetched(counted(), depth=2)
     next(source)
-    deadline = time.monotonic() + 2
-    while len(drawn) < 4 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.05)
+    wait_until(lambda: len(drawn) == 4, "the thread that reads ahead")
+    time.sleep(0.05)  # it would go on at once
     assert len(drawn) == 4  # one is read, two wait, one is in its hand
     source.close()
 

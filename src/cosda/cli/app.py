@@ -62,7 +62,7 @@ def build_app(commands: Iterable[Callable[..., None]]) -> typer.Typer:
 
 
 INTERRUPTED, ENDED = (128 + number for number in (signal.SIGINT, signal.SIGTERM))
-GRACE = 5.0  # seconds in which torchrun ends this process, if rank 0 has failed too
+GRACE = 30.0  # seconds in which torchrun ends this process, if rank 0 has failed too
 
 
 def run_program(app: typer.Typer) -> None:

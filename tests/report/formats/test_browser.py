@@ -12,10 +12,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from stored_runs import AMPERSAND, IMAGE, SCRIPT
 
+from waiting import HANG
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")
 CHAIN_SECTION = "#section-2"
-expect.set_options(timeout=60_000)  # figures take long on a busy machine
+expect.set_options(timeout=1000 * HANG)  # figures take long on a busy machine
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -58,7 +60,7 @@ def visit(browser: Browser, file: Path, width: int, place: str = "", **options: 
     seen.page.on("dialog", lambda dialog: (seen.complaints.append("an alert"), dialog.dismiss()))
     seen.page.on("request", lambda request: seen.requests.append(request.url))
     seen.page.goto(file.as_uri() + place)
-    seen.page.wait_for_selector("html[data-ready]", state="attached", timeout=60_000)
+    seen.page.wait_for_selector("html[data-ready]", state="attached", timeout=1000 * HANG)
     return seen
 
 
