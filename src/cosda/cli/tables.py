@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from cosda.report.model.table import Cell
 
 
+HEADLINES = {"top1": "accuracy", "per-class": "mean accuracy of the classes"}
+
+
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """A table with a column for each key."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -40,7 +43,8 @@ def print_run(run: Run) -> None:
     if summary["accuracy"] is None:
         console.print(f"{run.label}: nothing to measure, because a domain of the chain has no labels here.")
     else:
-        table = Table(title=f"{run.label}: accuracy, %", box=SIMPLE_HEAD, pad_edge=False)
+        title = f"{run.label}: {HEADLINES[run.config['headline']]}, %"
+        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
         for name in ("after", *run.domains):
             table.add_column(name)
         for stage, row in zip(run.domains, summary["accuracy"], strict=True):
@@ -59,7 +63,8 @@ def print_tables(runs: Sequence[Run]) -> None:
 
     for section in group_runs(runs).sections:
         found = short_table(section)
-        title = f"{section.title}: %, after the last stage, epoch chosen by rule '{section.select}'"
+        measured = HEADLINES[section.headline]
+        title = f"{section.title}: {measured}, %, after the last stage, epoch chosen by rule '{section.select}'"
         table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
         for name in ("method", *(column.title for column in found.columns)):
             table.add_column(name)

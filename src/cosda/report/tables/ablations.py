@@ -36,7 +36,7 @@ def _families(sections: list[Section]) -> list[Family]:
     for name, groups in groups_by_name(sections).items():
         config = next(group.runs[0].config for group in groups if group)
         adapt = config.get("settings", {}).get("adapt", {})
-        method = (config.get("method"), config.get("variant"), adapt.get("carry"), adapt.get("carry_share"))
+        method = (config.get("method"), config.get("variant"), adapt.get("carry"))
         families.setdefault(method, {})[name] = groups
     return [ordered for family in families.values() if (ordered := _whole_first(family))]
 
