@@ -239,8 +239,8 @@ def test_the_command_lines_help_names_a_benchmark_from_outside():
     code = """
 import cosda.data.registry as registry
 registry.BENCHMARKS["pets"] = registry.Known("pets", "Pets-2", {}, 2)
-from cosda import cli
-cli.main()
+from cosda.__main__ import main
+main()
 """
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "--help"],
