@@ -16,10 +16,10 @@ def open_folder(path: Path, config: Json, wait: float = 0) -> RunFolder:
     """The folder as this process may use it."""
     if collectives.world() == 1:
         return RunFolder(path, config, wait)
-    return LeadingFolder(path, config, wait) if collectives.is_main() else SilentFolder(path, config)
+    return MainFolder(path, config, wait) if collectives.is_main() else SilentFolder(path, config)
 
 
-class LeadingFolder(RunFolder):
+class MainFolder(RunFolder):
     """Rank 0's: it is opened and left by all ranks together."""
 
     def __enter__(self) -> RunFolder:
