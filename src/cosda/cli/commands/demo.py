@@ -17,7 +17,7 @@ def demo(
     workers: Workers = None,
     quiet: Quiet = False,
 ) -> None:
-    """See it work on the embedded benchmark, in two minutes.
+    """See it work on the embedded benchmark, in a minute.
 
     Trains a source model, runs the baseline, AaD, CoSDA, and AaD with the slow carry along a chain of four domains,
     prints the table and writes the report. With several seeds also SHOT, NRC and the compositions of CoSDA run.
