@@ -15,7 +15,7 @@ from cosda.config.request import Data, Options, Request
 from cosda.config.resolve import resolve
 from cosda.data.benchmarks import load as load_benchmark
 from cosda.data.cache import Packed
-from cosda.data.domain import Benchmark, Domain, Headline, everything
+from cosda.data.domain import Benchmark, Domain, everything
 from cosda.data.inputs import DataLike, load_domain
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import env
@@ -51,10 +51,6 @@ class Evaluation:
     def per_class(self) -> float:
         """Mean of the accuracies of the classes."""
         return metrics.per_class(self.correct, self.images)
-
-    def accuracy(self, headline: Headline) -> float:
-        """The accuracy that a benchmark is measured by."""
-        return metrics.accuracy(headline, self.correct, self.images)
 
     def as_json(self) -> dict[str, Any]:
         """All counts and both accuracies."""
