@@ -11,14 +11,15 @@ from dataclasses import fields
 
 from cosda.carry.along import Along
 from cosda.carry.auto import Auto
-from cosda.carry.base import CarryRule, State
+from cosda.carry.bank import Bank
+from cosda.carry.base import CarryRule, State, Target
 from cosda.carry.interpolate import Interpolate
 from cosda.carry.last import Last
 from cosda.errors import CosdaError
 from cosda.registry import Registry
 from cosda.settings import build, parse_value, settings_of
 
-__all__ = ["CARRY_RULES", "CarryRule", "State", "parse_rule", "rule_text"]
+__all__ = ["CARRY_RULES", "CarryRule", "State", "Target", "parse_rule", "rule_text"]
 
 CARRY_RULES: Registry[type[CarryRule]] = Registry(
     "carry rule",
@@ -27,6 +28,7 @@ CARRY_RULES: Registry[type[CarryRule]] = Registry(
         "interpolate": Interpolate,
         "along": Along,
         "auto": Auto,
+        "bank": Bank,
     },
 )
 

@@ -4,14 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from cosda.errors import CosdaError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from cosda.models.network import Network
+    from cosda.models.profile import DomainProfile
+    from cosda.models.router import Gauge
+
 # A model as a stage keeps it: {"network": tensors by name, "own": statistics, "merged": statistics}.
 State = Mapping[str, Any]
 Predict = Callable[[State], "Tensor"]  # class probabilities (N, C) of the target's images, by a model
+
+
+class Target(Protocol):
+    """The target domain of a stage, as a rule may look at it."""
+
+    @property
+    def name(self) -> str:
+        """The domain's."""
+        ...
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the encoder is frozen, so that networks are heads."""
+        ...
+
+    def __len__(self) -> int:
+        """How many training images it has."""
+        ...
+
+    def statistics(self, gauge: Gauge) -> Tensor:
+        """Routing statistics (N, D) of its training images."""
+        ...
+
+    def profile(self, gauge: Gauge, network: Network, others: tuple[DomainProfile, ...] = ()) -> DomainProfile:
+        """Its profile beside those of other domains, with what a network says of it; an error for too few images."""
+        ...
+
+    def image(self) -> Tensor:
+        """One of them (1, …), any."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Tell the user something."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -25,16 +65,26 @@ class CarryRule:
     title: ClassVar[str] = ""
     needs_images: ClassVar[bool] = False  # whether it judges by the target's images (adapt.validate)
     chooses_epoch: ClassVar[bool] = True  # whether the selection rule says which epoch is the adapted model
+    enlarges: ClassVar[bool] = False  # whether a network grows with each stage
 
     @property
     def value(self) -> float | None:
         """The rule's one setting, if it has any."""
-        return next((float(getattr(self, field.name)) for field in fields(self)), None)
+        return next((getattr(self, field.name) for field in fields(self)), None)
 
     @property
     def label(self) -> str:
         """What the name of a row says of the rule, after its name; empty where it has no setting."""
         return "" if self.value is None else f"{self.value:g}"
+
+    def student(self, known: Network, target: Target, begin: str) -> tuple[Network, dict[str, Any]]:
+        """The network that a stage trains, and facts for the record: most rules train what the stage before handed on.
+
+        ``begin`` is the setting of that name.
+        """
+        if known.base is not known:
+            raise CosdaError("this model is a domain bank, to which a stage can only add an expert: use --carry bank.")
+        return known, {}
 
     def begin(self, incoming: State) -> State | None:
         """What is carried along from epoch to epoch; most rules need nothing."""
@@ -49,6 +99,16 @@ class CarryRule:
     ) -> tuple[State, dict[str, Any]]:
         """The model to hand on, and facts for the record: at least the share of the incoming model."""
         raise NotImplementedError(f"{type(self).__name__} has no hand_on")
+
+    def keep(self, whole: Network, student: Network, target: Target) -> Network:
+        """The whole network that is handed on, once the student has what `hand_on` made: most rules changed it."""
+        from cosda.models.profile import FEWEST
+        from cosda.models.router import Gauge
+
+        # The profile that it had is of a network that is gone.
+        gauge = Gauge(student.encoder, target.frozen)
+        whole.profile = target.profile(gauge, student) if len(target) >= FEWEST else None
+        return whole
 
 
 def blend(adapted: State, incoming: State, share: float) -> dict[str, Any]:

@@ -5,7 +5,11 @@
      "lineage": [{...}, ...], "sha256": {"encoder.safetensors": "...", "head.safetensors": "..."}}
 
 The lineage tells, oldest first, where the model comes from: data, method and settings, verdict. The encoder has a file
-of its own because many models may share it: where adaptation leaves it as it is, the file is linked to.
+of its own because many models may share it: where adaptation leaves it as it is, the file is linked to. Beside these
+may lie the profile of what the network was trained on, and for a domain bank each expert with its domain's profile:
+
+    profile-0.safetensors, expert-1.safetensors, profile-1.safetensors, expert-2.safetensors, ...
+    {..., "experts": {"late": false, "experts": [{"domain": "...", "bits": 4}, ...]}}
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +36,16 @@ from cosda.files import write_atomically
 from cosda.models.architecture import Architecture
 from cosda.models.encoders.base import Preprocessing
 from cosda.models.encoders.weights import check_layout, first_line, layout, read_metadata
+from cosda.models.experts import DomainBank, Expert, Stored
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
+from cosda.models.profile import DomainProfile
 from cosda.models.split import join, split
 
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
 FILES = {ENCODER, HEAD, DESCRIPTION}
+_PROFILES, _EXPERTS = "profile-*.safetensors", "expert-*.safetensors"  # by number: names of domains may be anything
 
 
 @dataclass
@@ -62,7 +70,9 @@ class Model:
     @property
     def key(self) -> str:
         """Names the bits of the network."""
-        return weights_key(self.network)
+        key = weights_key(self.network)
+        beside = [hashlib.sha256(content).hexdigest() for content in _beside(self.network).values()]
+        return hashlib.blake2b("".join([key, *beside]).encode(), digest_size=16).hexdigest() if beside else key
 
     def save(self, path: str | Path, overwrite: bool = False, link: bool = False) -> Path:
         """Write the model folder, whole or not at all; equal models give equal bytes.
@@ -96,6 +106,9 @@ class Model:
             "lineage": self.lineage,
             "sha256": hashes,
         }
+        if isinstance(self.network, DomainBank):
+            experts = [{"domain": expert.domain, "bits": expert.bits} for expert in self.network.experts]
+            description["experts"] = {"late": self.network.late, "experts": experts}
         text = _as_text(description)
 
         def fill(folder: Path) -> None:
@@ -115,17 +128,18 @@ class Model:
 
         For a model from `wrap` it is the user's own module again: his class, his names of weights, what it returns, and
         a softmax at its end; only the weights are the adapted ones. For any other it is a `torch.nn.Sequential` that
-        gives logits (B, C).
+        gives logits (B, C); that of a domain bank routes each image.
 
         Args:
-            domain: which mask to use, for a model that has one for each domain.
+            domain: which mask to use, for a model that has one for each domain; of a domain bank, the one whose expert
+                is wanted alone.
 
         Example:
             >>> adapted = cosda.adapt(cosda.wrap(mine, classes), "photos").model
             >>> mine.load_state_dict(adapted.module().state_dict())
         """
         network = self.network.for_domain(domain)
-        if self.architecture.classifier is None:
+        if self.architecture.classifier is None or network.base is not network:
             return network.plain().eval()
         return join(network, self.architecture.classifier).eval()
 
@@ -136,7 +150,8 @@ class Model:
         encoder = {key: state.pop(key) for key in list(state) if key.startswith("encoder.")}
         said = layout(self.network.encoder)  # names and shapes do not tell it
         metadata = {"layout": said} if said else None
-        return {ENCODER: safetensors.torch.save(encoder, metadata), HEAD: safetensors.torch.save(state)}
+        files = {ENCODER: safetensors.torch.save(encoder, metadata), HEAD: safetensors.torch.save(state)}
+        return files | _beside(self.network)
 
     def _link(self, name: str, place: Path, sha256: str) -> bool:
         """Link to the same file of the folder that the model was loaded from, if it has not changed since."""
@@ -149,6 +164,23 @@ class Model:
         except OSError:  # another disk, or a file system without links, or no such folder any more
             return False
         return True
+
+
+def _beside(network: Network) -> dict[str, bytes]:
+    """The content of the files of a network's profile, and of a bank's experts."""
+    own = network.base.profile
+    files = {} if own is None else {_profile(0): own.to_bytes()}
+    for number, expert in enumerate(network.experts if isinstance(network, DomainBank) else (), start=1):
+        files |= {_expert(number): expert.read(), _profile(number): expert.profile.to_bytes()}
+    return files
+
+
+def _profile(number: int) -> str:
+    return _PROFILES.replace("*", str(number))
+
+
+def _expert(number: int) -> str:
+    return _EXPERTS.replace("*", str(number))
 
 
 def weights_key(module: nn.Module) -> str:
@@ -194,7 +226,8 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
         meant = "that build= makes" if architecture.encoder == "wrapped" else f"that its {DESCRIPTION} describes"
         raise CosdaError(f"the weights in {path} do not fit the network {meant}: {reason}") from None
     check_layout(network.encoder, read_metadata(path / ENCODER), path / ENCODER)
-    network.to(device).eval()
+    model.network = _with_experts(network, path, description)
+    model.network.to(device).eval()
     return model
 
 
@@ -202,12 +235,36 @@ def load_like(path: str | Path, model: Model) -> Model:
     """Open a model folder whose network has the shape of ``model``: also one that only the user's code can build."""
     path = Path(path)
     description = _read_description(path)
-    network, architecture = copy.deepcopy(model.network), Architecture.from_json(description["architecture"])
+    network, architecture = copy.deepcopy(model.network.base), Architecture.from_json(description["architecture"])
     if isinstance(network, MaskedNetwork):  # it may have learnt new domains
         network = network.with_domains(architecture.domains, torch.Generator())
     network.load_state_dict(_read_weights(path, description))
-    network.eval()
+    network = _with_experts(network, path, description, lazily=False).eval()
     return replace(model, network=network, architecture=architecture, lineage=list(description["lineage"]))
+
+
+def _with_experts(network: Network, path: Path, description: dict[str, Any], lazily: bool = True) -> Network:
+    """A network with its profile, and with its experts where it is a domain bank.
+
+    ``lazily`` leaves experts in their files until they are needed; the folder must then stay.
+    """
+    hashes = description["sha256"]
+
+    def profile(number: int) -> DomainProfile:
+        name = _profile(number)
+        return DomainProfile.from_bytes(Stored(path / name, hashes[name]).read(), str(path / name))
+
+    with _damage_explained(path):
+        network.profile = profile(0) if _profile(0) in hashes else None
+        bank = description.get("experts")
+        if bank is None:
+            return network
+        experts = []
+        for number, facts in enumerate(bank["experts"], start=1):
+            stored = Stored((path / _expert(number)).resolve(), hashes[_expert(number)])
+            content = stored if lazily else stored.read()
+            experts.append(Expert(facts["domain"], facts["bits"], profile(number), content))
+        return DomainBank(network, experts, bank["late"])
 
 
 def _rebuild(architecture: Architecture, preprocessing: Preprocessing, made: object) -> Network:
@@ -220,6 +277,11 @@ def _rebuild(architecture: Architecture, preprocessing: Preprocessing, made: obj
 def is_model(path: str | Path) -> bool:
     """Whether a path looks like a model folder."""
     return all((Path(path) / name).is_file() for name in FILES)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file of a model folder is part of the model."""
+    return name in FILES or any(fnmatch(name, pattern) for pattern in (_PROFILES, _EXPERTS))
 
 
 def _read_description(path: Path) -> dict[str, Any]:
@@ -272,7 +334,7 @@ def check_free(path: Path, overwrite: bool) -> None:
         raise CosdaError(
             f"{path} holds a model already; choose another path, or say --overwrite (in Python overwrite=True)."
         )
-    others = sorted({entry.name for entry in path.iterdir()} - FILES)
+    others = sorted(entry.name for entry in path.iterdir() if not _is_ours(entry.name))
     if others:
         raise CosdaError(
             f"{path} holds other files beside its model ({', '.join(others)}), which would be lost; "

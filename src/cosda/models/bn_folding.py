@@ -90,11 +90,15 @@ class Folding(nn.Module):
         return features
 
 
-def fold(encoder: nn.Module, images: Tensor) -> nn.Module:
-    """A copy of an encoder in eval mode with BatchNorm folded; the encoder itself where nothing can be."""
-    pairs = _known.get(encoder)
+def fold(encoder: nn.Module, images: Tensor, like: nn.Module | None = None) -> nn.Module:
+    """A copy of an encoder in eval mode with BatchNorm folded; the encoder itself where nothing can be.
+
+    ``like`` is an encoder of the same code that will be folded again and again: what may be folded is found out once.
+    """
+    like = encoder if like is None else like
+    pairs = _known.get(like)
     if pairs is None:
-        pairs = _known[encoder] = find_pairs(encoder, images[:TRIAL])
+        pairs = _known[like] = find_pairs(encoder, images[:TRIAL])
     return _fold(encoder, pairs) if pairs else encoder
 
 

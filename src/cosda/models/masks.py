@@ -55,9 +55,11 @@ class MaskedNetwork(Network):
     nothing has to be switched and switched back.
     """
 
+    needs_domain = True
+
     def __init__(self, parts: Network, masks: Masks, domains: Sequence[str], domain: str | None = None) -> None:
         super().__init__(parts.encoder, parts.bottleneck, parts.classifier)
-        self.arithmetic = parts.arithmetic
+        self.arithmetic, self.profile = parts.arithmetic, parts.profile
         self.masks = masks
         self.domains = tuple(domains)
         self.domain = domain

@@ -13,6 +13,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from cosda.distributed import collectives
 from cosda.models.precision import Arithmetic
+from cosda.models.profile import DomainProfile
 from cosda.models.statistics import FeatureNorm, share_statistics
 from cosda.types import Output
 
@@ -25,6 +26,8 @@ class Network(nn.Module):
     """Three parts that can be trained, frozen and given their own learning rates."""
 
     domains: tuple[str, ...] = ()  # those that have a mask; see `masks`
+    needs_domain = False  # whether it must be told which domain images are from
+    profile: DomainProfile | None = None  # of the images that it was trained on, as it sees them
     passes = 0  # of all networks since the program began: methods are compared by how many they need
     arithmetic = Arithmetic()  # how passes are computed; no part of what is stored
 
@@ -62,11 +65,16 @@ class Network(nn.Module):
     def with_encoder(self, encoder: nn.Module) -> Network:
         """The same head (shared, not copied) on another encoder, such as `identity` for stored features."""
         other = Network(encoder, self.bottleneck, self.classifier)
-        other.arithmetic = self.arithmetic
+        other.arithmetic, other.profile = self.arithmetic, self.profile
         return other
 
     def for_domain(self, domain: str | None) -> Network:
         """The network for images of one domain: itself, unless it has a mask for each (see `masks`)."""
+        return self
+
+    @property
+    def base(self) -> Network:
+        """The network that is trained and saved: itself, unless it has experts beside it (see `experts`)."""
         return self
 
     def with_domains(self, names: Iterable[str], rng: torch.Generator) -> Network:

@@ -60,33 +60,31 @@ def execute(
 
 def _adapt(prepared: Prepared, folder: RunFolder) -> None:
     """All stages, or those that are left."""
-    plan, model, network = prepared.plan, prepared.model, prepared.network
-    network.requires_grad_(True)
+    plan = prepared.plan
     measurer = Measurer(prepared, folder)
     saved = Checkpoint(folder).load()
     first = int(saved["stage"]) if saved else 1
     if saved is None:
         for name, images in prepared.skipped.items():
             folder.append("skipped", stage=0, domain=name, images=dict(images))
-        _save(model, folder, 0)
-        measurer.everywhere(network, 0, {})
+        _save(prepared.model, folder, 0)
+        measurer.everywhere(prepared.network, 0, {})
     else:  # take the model that the stage began with; the method may need it to set itself up
-        began = _handed_on(folder, first - 1, model)
-        model.network.load_state_dict(began.network.state_dict())  # those of `network` are among them
-        model = replace(model, lineage=began.lineage)
+        prepared = prepared.with_model(_handed_on(folder, first - 1, prepared.model))
     method = plan.make_method()
     for number in range(first, len(plan.data.domains)):
-        stage = Stage(prepared, number, method, folder, measurer)
+        stage = Stage(prepared, number, method, folder)
         stage.resume(saved)
         saved = None
         stage.train()
         if number == 1:  # the source model's; not at the beginning, so that training begins at once
-            measurer.embed(stage.incoming, 0)
+            stage.measurer.embed(stage.incoming, 0)
         epoch, adapted = stage.choose()
-        carried = stage.hand_on(adapted)
-        model = replace(model, lineage=[*model.lineage, stage.lineage(epoch, carried)])
-        _save(model, folder, number)
-        stage.measure()
+        whole, carried = stage.hand_on(adapted)
+        lineage = [*prepared.model.lineage, stage.lineage(epoch, carried)]
+        prepared = prepared.with_model(replace(prepared.model, network=whole, lineage=lineage))
+        _save(prepared.model, folder, number)
+        stage.measure(prepared.network)
     folder.finish(select=plan.select, stages=len(plan.targets))
 
 

@@ -34,6 +34,11 @@ def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]
             yield batch.index, output
 
 
+def told(network: Network, domain: str) -> Network:
+    """A network that may be measured on a domain: told its name only where it cannot do without."""
+    return network.for_domain(domain) if network.needs_domain else network
+
+
 def probabilities(network: Network, loader: Loader) -> NDArray[np.float32]:
     """Class probabilities (N, C) of all images, in order."""
     parts = [output.logits.softmax(dim=1).cpu() for _, output in outputs(network, loader)]
@@ -73,7 +78,7 @@ def embed(
     for number, loader, labels in domains:
         chosen = np.sort(np.random.default_rng(seed).permutation(len(loader))[:EMBEDDED])
         part = replace(loader, positions=loader.positions[chosen])
-        seen = network.for_domain(names[number]) if names else network
+        seen = told(network, names[number]) if names else network
         features += [output.features.cpu() for _, output in outputs(seen, part)]
         origin += [number] * len(part)
         label += [-1] * len(part) if labels is None else labels[part.positions].tolist()

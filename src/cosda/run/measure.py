@@ -14,10 +14,12 @@ from cosda.config.plan import Plan
 from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader
 from cosda.distributed import collectives
+from cosda.models.experts import DomainBank
 from cosda.models.network import Network
 from cosda.records.folder import RunFolder
-from cosda.run.evaluate import confusion, counts, embed, predicted_classes
+from cosda.run.evaluate import confusion, counts, embed, predicted_classes, told
 from cosda.run.prepare import Prepared
+from cosda.run.routed import routed
 
 Confusions = dict[str, Index | None]  # by domain; None where it has no labels
 
@@ -46,7 +48,7 @@ class Measurer:
         """
         confusions: dict[str, Index] = {}
         for number, name in enumerate(self.plan.data.domains):
-            matrix = known[name] if name in known else self.confusion(network, name)
+            matrix = known[name] if name in known else self._final(network, stage, name)
             self.record(matrix, stage, None, name)
             if matrix is not None:
                 confusions[f"d{number}"] = matrix.astype(np.int32)
@@ -55,6 +57,21 @@ class Measurer:
             self._store("confusion", stage, confusions)
         if last:
             self.embed(network, stage)
+
+    def expert(self, network: Network, stage: int, name: str) -> None:
+        """Measure a domain's own expert on it: what routing could reach at best."""
+        self.record(self.confusion(network, name), stage, None, name, "expert")
+
+    def _final(self, network: Network, stage: int, name: str) -> Index | None:
+        """Confusions of what a stage hands on; of a domain bank also how it routed the images."""
+        domain = self.domains.get(name)
+        if not isinstance(network, DomainBank) or domain is None or not len(domain.test):
+            return self.confusion(network, name)
+        found = routed(network, domain, self._test_loader(domain))
+        self.folder.append("routing", stage=stage, domain=name, **found.facts(network))
+        if domain.labels is None:
+            return None
+        return confusion(found.predicted, domain.labels[domain.test], len(self.plan.data.classes))
 
     def with_other_statistics(self, network: Network, stage: int, kind: str) -> None:
         """Measure the same weights on all domains, their network lent BatchNorm statistics of this other kind."""
@@ -70,7 +87,7 @@ class Measurer:
         if domain is None or domain.labels is None or len(domain.test) == 0:
             return None
         if seen is None:
-            predicted = predicted_classes(network.for_domain(name), self._test_loader(domain))
+            predicted = predicted_classes(told(network, name), self._test_loader(domain))
         else:
             predicted = seen.argmax(dim=1).cpu().numpy()
         return confusion(predicted, domain.labels[domain.test], len(self.plan.data.classes))

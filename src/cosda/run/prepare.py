@@ -50,8 +50,13 @@ class Prepared:
         whole = self.model.network
         self.network: Network = whole.with_encoder(nn.Identity()) if self.plan.network.freeze_encoder else whole
 
+    @property
+    def frozen(self) -> bool:
+        """Whether domains are features of a frozen encoder, or feature vectors from the beginning."""
+        return self.plan.network.freeze_encoder or not self.preprocessing.of_images
+
     def with_model(self, model: Model) -> Prepared:
-        """The same with another model of the same shape, which computes as the first one does."""
+        """The same with another model, which computes as the first one does."""
         model.network.arithmetic = self.model.network.arithmetic
         to_device(model.network, self.device)
         return replace(self, model=model)
@@ -135,7 +140,7 @@ def new_model(plan: Plan) -> Model:
 
 def _adopted(model: Model, plan: Plan, domains: Mapping[str, Domain], watcher: Watcher) -> Model:
     """A given model as the plan's method needs it; a source domain that it is measured on it must know."""
-    if plan.source in domains:
+    if plan.source in domains and model.network.needs_domain:
         model.network.for_domain(plan.source)
     network, note = plan.make_method().adopt(model.network, plan.targets, stream(plan.seed, "masks"))
     if note:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from cosda.errors import CosdaError
 from cosda.files import Json, digest
 from cosda.methods import METHODS
 from cosda.models.artifact import Model, load
+from cosda.models.profile import FEWEST, DomainProfile
+from cosda.models.router import Gauge
 from cosda.randomness import derive
 from cosda.records.folder import FOR_EVER, RunFolder
 from cosda.records.run import Run, read_run
@@ -22,6 +25,7 @@ from cosda.run.checkpoint import Checkpoint
 from cosda.run.environment import write_environment
 from cosda.run.evaluate import measure
 from cosda.run.prepare import Prepared
+from cosda.run.profile import Look
 from cosda.run.shared_folder import open_folder
 from cosda.run.supervised import Supervised
 from cosda.run.train import Epoch, Training
@@ -99,7 +103,9 @@ class _Source:
         self._measure("test", self.domain.test, None)
         plan = self.prepared.plan
         step = {"step": "source", "domain": plan.source, "benchmark": plan.data.benchmark, "seed": plan.seed}
-        lineage = [{**step, "settings": asdict(self.settings)}]
+        more = {"images": len(self.domain.train), "date": datetime.date.today().isoformat()}
+        lineage = [{**step, "settings": asdict(self.settings), **more}]
+        self.prepared.model.network.profile = self._profile()
         replace(self.prepared.model, lineage=lineage).save(self.folder.path / "model", overwrite=True)
         self.folder.finish()
 
@@ -107,6 +113,12 @@ class _Source:
         self.folder.append_epoch(0, facts.recorded, facts.timing)
         self._measure("holdout", self.held_out, facts.epoch)
         self.checkpoint.save(training=self.training.state_dict())
+
+    def _profile(self) -> DomainProfile | None:
+        """Of the source domain; None where it has too few images for one."""
+        images = self.prepared.loader(self.domain.without_labels(), "train", self.prepared.plan.seed)
+        look, network = Look(self.domain.name, self.prepared.frozen, images), self.prepared.network
+        return look.profile(Gauge(network.encoder, look.frozen), network) if len(look) >= FEWEST else None
 
     def _measure(self, split: str, positions: Index, epoch: int | None) -> None:
         if not len(positions):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,19 @@ from cosda.records.selection import Candidate
 from cosda.run.checkpoint import Checkpoint
 from cosda.run.measure import Confusions, Measurer
 from cosda.run.prepare import Prepared
+from cosda.run.profile import Look
 from cosda.run.selector import Selector, predict
 from cosda.run.train import Epoch, Training
 
 
 class Stage:
-    """Adapts the network of a prepared run to one target. Afterwards the network is what the stage hands on."""
+    """Adapts the network of a prepared run, or an expert of it, to one target."""
 
-    def __init__(self, prepared: Prepared, number: int, method: Method, folder: RunFolder, measurer: Measurer) -> None:
+    def __init__(self, prepared: Prepared, number: int, method: Method, folder: RunFolder) -> None:
         plan = prepared.plan
-        self.plan, self.folder, self.measurer, self.method = plan, folder, measurer, method
+        self.plan, self.folder, self.method = plan, folder, method
+        self.measurer = Measurer(prepared, folder)
         self.number, self.target = number, plan.data.domains[number]
-        self.network = prepared.network
         self.settings = plan.adapt(self.target)
         self.checkpoint = Checkpoint(folder)
         for key, value in plan.make_method(self.target).settings().items():
@@ -37,8 +39,12 @@ class Stage:
         self.statistics = method.native_statistics if kind == "native" else kind
 
         domain = prepared.domains[self.target]
-        self.incoming = copy.deepcopy(self.network)
         judged = prepared.loader(domain.without_labels(), "train", plan.seed)
+        self.rule = self.settings.carry_rule
+        self.whole, self.look = prepared.model.network, Look(self.target, prepared.frozen, judged, prepared.watcher)
+        self.network, self.began_from = self.rule.student(prepared.network, self.look, self.settings.begin)
+        self.network.requires_grad_(True)
+        self.incoming = copy.deepcopy(self.network)
         self.selector = Selector(plan.select, self.incoming.for_domain(self.target), judged, self.settings.validate)
         # In the transductive protocol the images that are judged and measured are the same: look at them once.
         self.judged_are_measured = np.array_equal(self.selector.images.positions, domain.test)
@@ -54,7 +60,6 @@ class Stage:
         )
         before = statistics(self.incoming)
         self.began: State = {"network": self.incoming.state_dict(), "own": before, "merged": before}
-        self.rule = self.settings.carry_rule
         self.along = self.rule.begin(self.began)
         self.measured: Confusions = {}  # of the model that would be chosen now, where it was measured after its epoch
 
@@ -77,15 +82,15 @@ class Stage:
         self.folder.append("chosen", stage=self.number, rule=self.plan.select, epoch=best["epoch"])
         return best["epoch"], best["model"]
 
-    def hand_on(self, adapted: State) -> dict[str, Any]:
-        """Let the network be what the carry rule makes of the incoming and the adapted model; returns the record."""
+    def hand_on(self, adapted: State) -> tuple[Network, dict[str, Any]]:
+        """What the carry rule makes of the incoming and the adapted model: the whole network, and the record."""
         self.handed, facts = self.rule.hand_on(self.began, adapted, self.along, self._predict)
-        carried = {"rule": self.settings.carry.partition("=")[0], **facts}
+        carried = {"rule": self.settings.carry.partition("=")[0], **self.began_from, **facts}
         self.folder.append("carried", stage=self.number, **carried)
         self._take(self.handed)
-        if facts["share"]:
+        if facts["share"] or self.rule.enlarges:
             self.measured = {}  # of the adapted model, which this one is not
-        return carried
+        return self.rule.keep(self.whole, self.network, self.look), carried
 
     def lineage(self, epoch: int | None, carried: dict[str, Any]) -> dict[str, Any]:
         """What the saved model tells of this stage."""
@@ -100,12 +105,17 @@ class Stage:
             "select": self.plan.select,
             "epoch": epoch,
             "carry": carried["rule"],
-            "share": carried["share"],
+            **{key: value for key, value in carried.items() if key in ("share", "began", "bits")},
+            "images": len(self.look),
+            "date": datetime.date.today().isoformat(),
         }
 
-    def measure(self) -> None:
+    def measure(self, handed: Network) -> None:
         """Measure what was handed on, on all domains; and once more with the other kind of BatchNorm statistics."""
-        self.measurer.everywhere(self.network, self.number, self.measured)
+        self.measurer.everywhere(handed, self.number, self.measured)
+        if self.rule.enlarges:
+            self.measurer.expert(handed.for_domain(self.target), self.number, self.target)
+            return
         other = "own" if self.statistics == "merged" else "merged"
         if self.handed[other]:  # part of all forgetting is in the statistics
             with statistics_lent(self.network, self.handed[other]):

@@ -1,0 +1,344 @@
+"""The domain bank: a base network that never changes, an expert for each domain, and a router between them.
+
+An expert is the difference between an adapted network and the base, packed to a few bits a weight (`packing`). The
+router looks at each image and says which domain it comes from (`router`), so nobody names a domain. Where that is
+clear the image is answered by one expert alone; where it is not, or where the image resembles no domain, by the mean of
+the experts' probabilities with the router's posterior. The base is the expert of the domain that it was trained on.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from cosda.errors import CosdaError, nearest
+from cosda.models.bn_folding import fold
+from cosda.models.network import Network
+from cosda.models.packing import pack, unpack
+from cosda.models.profile import DomainProfile
+from cosda.models.router import Gauge, Router
+from cosda.types import Output
+
+CLEAR = 0.9  # posterior from which one expert answers alone
+FAINT = 0.01  # posterior below which an expert has no part in a mixture
+IN_MEMORY = 8  # experts that are kept ready
+SOURCE = "source"  # the base's domain, where its name is not known
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file that is read when it is needed, and must then be what it was."""
+
+    path: Path
+    sha256: str
+
+    def read(self) -> bytes:
+        """Its content."""
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise CosdaError(f"the expert {self.path} cannot be read: {error.strerror or error}.") from None
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise CosdaError(
+                f"{self.path} is not the file that its model.json was written with: it is damaged, cut short or "
+                "exchanged. Copy the model folder again from where it was whole."
+            )
+        return content
+
+
+@dataclass(frozen=True, eq=False)
+class Expert:
+    """What one domain needs beside the base."""
+
+    domain: str
+    bits: int
+    profile: DomainProfile
+    content: bytes | Stored  # of its file
+
+    @classmethod
+    def make(cls, adapted: Network, base: Network, bits: int, profile: DomainProfile) -> Expert:
+        """The expert of an adapted network; both may be heads alone."""
+        packed = pack(adapted.state_dict(), base.state_dict(), bits)
+        return cls(profile.name, bits, profile, safetensors.torch.save(packed))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Expert:
+        return self  # nothing ever changes it
+
+    def read(self) -> bytes:
+        """The content of its file."""
+        return self.content.read() if isinstance(self.content, Stored) else self.content
+
+    @property
+    def sha256(self) -> str:
+        """Names the content."""
+        return self.content.sha256 if isinstance(self.content, Stored) else hashlib.sha256(self.content).hexdigest()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What `packing.unpack` needs."""
+        try:
+            return safetensors.torch.load(self.read())
+        except SafetensorError as error:
+            raise CosdaError(f"the expert of '{self.domain}' cannot be read: {error}.") from None
+
+
+class Routing(NamedTuple):
+    """Where a batch of images goes."""
+
+    posterior: Tensor  # (B, K) over the bank's domains
+    unknown: Tensor  # (B,) which images resemble no known domain
+
+    @property
+    def shares(self) -> Tensor:
+        """The part (B, K) that each expert has in each answer: all or nothing where the posterior is clear."""
+        best = self.posterior.max(dim=1, keepdim=True)
+        alone = torch.zeros_like(self.posterior).scatter_(1, best.indices, 1.0)
+        mixed = torch.where(self.posterior < FAINT, 0.0, self.posterior)
+        clear = (best.values >= CLEAR) & ~self.unknown[:, None]
+        return torch.where(clear, alone, mixed / mixed.sum(dim=1, keepdim=True))
+
+
+class DomainBank(Network):
+    """A network that sends each image to the expert of the domain that it looks like.
+
+    Its weights are those of the base. ``late`` says that the encoder was frozen, so that all experts share it and the
+    router looks at its features.
+    """
+
+    def __init__(
+        self, base: Network, experts: Sequence[Expert], late: bool = False, in_memory: int = IN_MEMORY
+    ) -> None:
+        nn.Module.__init__(self)
+        for name, part in base.named_children():
+            self.add_module(name, part)
+        self.arithmetic, self.domains = base.arithmetic, base.domains
+        self.experts, self.late = tuple(experts), Gauge(base.encoder, late).late
+        self._base = [base]  # not a part of its own: its parts are this module's already
+        self._ready = _Ready(in_memory)
+        self.eval()
+
+    @property
+    def base(self) -> Network:
+        """The network that never changes."""
+        return self._base[0]
+
+    @property
+    def profile(self) -> DomainProfile | None:  # type: ignore[override]
+        """The base's, if it is of the kind of statistics by which this bank routes."""
+        own = self.base.profile
+        return own if own is not None and own.late == self.late else None
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The domains that it tells apart; the base's comes first."""
+        own = self.base.profile.name if self.base.profile else SOURCE
+        return (own, *(expert.domain for expert in self.experts))
+
+    @property
+    def gauge(self) -> Gauge:
+        """How it looks at images."""
+        return Gauge(self.base.encoder, self.late)
+
+    @property
+    def profiles(self) -> tuple[DomainProfile, ...]:
+        """Of all domains; the base's may be missing."""
+        own = () if self.profile is None else (self.profile,)
+        return (*own, *(expert.profile for expert in self.experts))
+
+    @property
+    def router(self) -> Router:
+        """Between all domains that have a profile."""
+        if self._ready.router is None:
+            self._ready.router = Router(self.profiles)
+        return self._ready.router
+
+    def _apply(self, fn: Any, recurse: bool = True) -> DomainBank:
+        """What moves the weights; experts that are ready stay behind."""
+        self._ready = copy.deepcopy(self._ready)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def train(self, mode: bool = True) -> DomainBank:
+        """Nothing; a bank is never trained, its experts are trained apart."""
+        super().train(False)
+        return self
+
+    # --- Answers ------------------------------------------------------------------------------------------------------
+
+    def forward(self, images: Tensor) -> Output:
+        """Features and logits of the expert or the experts that each image is sent to."""
+        if self.late:
+            images = self.encoder(images)  # once for all experts
+            return self.answer(images, self.route(self.gauge.of_features(images)).shares)
+        return self.answer(images, self.route(self.gauge(images)).shares)
+
+    def route(self, statistics: Tensor, router: Router | None = None) -> Routing:
+        """Where images with these routing statistics (B, D) go, by the bank's router or another one.
+
+        Without a profile of the base, what resembles no other domain goes to the base.
+        """
+        router = router or self.router
+        posterior, unknown = router.posterior(statistics), router.unknown(statistics)
+        if self.profile is None:
+            base = unknown[:, None].to(posterior)
+            posterior, unknown = torch.cat([base, (1 - base) * posterior], dim=1), torch.zeros_like(unknown)
+        return Routing(posterior, unknown)
+
+    def answer(self, images: Tensor, shares: Tensor) -> Output:
+        """What the experts say of images (of features, for a late bank) with these shares (B, K) of each."""
+        if not len(images):
+            return self._expert(0, images).forward(images)
+        features: Tensor | None = None
+        for place in self._ready.order(shares.sum(dim=0).nonzero()[:, 0].tolist()):
+            rows = shares[:, place].nonzero()[:, 0]
+            said = self._expert(place, images).forward(images[rows.to(images.device)])
+            share = shares[rows, place].to(said.logits)[:, None]
+            if features is None:
+                features = said.features.new_zeros(len(images), said.features.shape[1])
+                logits = said.logits.new_zeros(len(images), said.logits.shape[1])
+            rows = rows.to(images.device)
+            features[rows] += share * said.features
+            # Of an expert that answers alone the logits, to the bit; of several the mean of their probabilities.
+            logits[rows] += torch.where(share == 1, said.logits, share * said.logits.softmax(dim=1))
+        assert features is not None
+        mixed = (shares.max(dim=1).values < 1).to(images.device)[:, None]
+        return Output(features, torch.where(mixed, logits.clamp(min=1e-30).log(), logits))
+
+    def _expert(self, place: int, images: Tensor) -> Network:
+        """The expert of a domain, ready to answer such images."""
+        with self._ready.lock:
+            found = self._ready.get(place)
+            if found is None:
+                # Not within the caller's inference mode, whose tensors could not be used outside of it.
+                with torch.inference_mode(False), torch.no_grad():
+                    found = self._materialise(place)
+                    if not self.late and len(images) and not self.arithmetic.compiled:
+                        found.encoder = fold(found.encoder, images[:2].clone(), self.base.encoder)
+                self._ready.put(place, found)
+        return found
+
+    def _materialise(self, place: int) -> Network:
+        """An expert for answers; of a late bank its head alone."""
+        network = self._copy(self.base.with_encoder(nn.Identity()) if self.late else self.base, place)
+        network = network.for_domain(self.known[place]) if network.needs_domain else network
+        network.requires_grad_(False).eval()
+        return network
+
+    def _copy(self, base: Network, place: int) -> Network:
+        """A new network with the weights of an expert."""
+        network = copy.deepcopy(base)
+        if place:
+            expert = self.experts[place - 1]
+            network.load_state_dict(unpack(expert.tensors(), base.state_dict(), expert.bits))
+        network.arithmetic = self.arithmetic
+        return network
+
+    # --- Experts ------------------------------------------------------------------------------------------------------
+
+    def expert(self, domain: str) -> Network:
+        """A new network with the weights of a domain's expert, to be trained or looked at."""
+        return self._copy(self.base, self.place(domain))
+
+    def place(self, domain: str) -> int:
+        """The place of a domain among those that are known.
+
+        Raises:
+            CosdaError: it is not known.
+        """
+        if domain not in self.known:
+            raise CosdaError(
+                f"the model has no expert for a domain '{domain}'.{nearest(domain, self.known)} "
+                f"Known: {', '.join(self.known)}."
+            )
+        return self.known.index(domain)
+
+    def for_domain(self, domain: str | None) -> Network:
+        """The expert of a domain; the bank itself, which routes, where none is named."""
+        if domain is None:
+            return self
+        network = self.expert(domain)
+        return (network.for_domain(domain) if network.needs_domain else network).eval()
+
+    def with_expert(self, expert: Expert) -> DomainBank:
+        """The same bank (its base is shared) with one expert more, or with another one for the same domain."""
+        others = [each for each in self.experts if each.domain != expert.domain]
+        return DomainBank(self.base, [*others, expert], self.late, self._ready.most)
+
+    def without(self, domain: str) -> DomainBank:
+        """The same bank (its base is shared) without the expert of a domain."""
+        if not self.place(domain):
+            raise CosdaError(f"'{domain}' is what the model was trained on, and no expert; it cannot be taken out.")
+        others = [each for each in self.experts if each.domain != domain]
+        return DomainBank(self.base, others, self.late, self._ready.most)
+
+    def keep_ready(self, most: int) -> DomainBank:
+        """The same bank, with so many experts in memory at most."""
+        return DomainBank(self.base, self.experts, self.late, most)
+
+    def with_encoder(self, encoder: nn.Module) -> DomainBank:
+        """The same experts, which must share their encoder, on another one."""
+        for expert in self.experts:
+            if any(name.startswith("encoder.") for name in expert.tensors()):
+                raise CosdaError(
+                    f"the expert of '{expert.domain}' has an encoder of its own, so the encoder cannot be frozen. "
+                    "Leave --freeze-encoder out."
+                )
+        return DomainBank(self.base.with_encoder(encoder), self.experts, True, self._ready.most)
+
+    def with_domains(self, names: Iterable[str], rng: torch.Generator) -> Network:
+        """The bank with a base that has masks for these domains too, where it has masks at all."""
+        base = self.base.with_domains(names, rng)
+        return self if base is self.base else DomainBank(base, self.experts, self.late, self._ready.most)
+
+    def plain(self) -> nn.Sequential:
+        """A copy that routes, and gives logits alone."""
+        return nn.Sequential(OrderedDict(bank=copy.deepcopy(self), logits=_Logits()))
+
+
+class _Logits(nn.Module):
+    def forward(self, output: Output) -> Tensor:
+        """The logits (B, C) of an output."""
+        return output.logits
+
+
+class _Ready:
+    """Experts that are ready to answer, the least recently used ones first; a copy of a bank begins with none."""
+
+    def __init__(self, most: int) -> None:
+        if most < 1:
+            raise CosdaError(f"at least one expert must be in memory, not {most}.")
+        self.most = most
+        self.networks: OrderedDict[int, Network] = OrderedDict()
+        self.router: Router | None = None
+        self.lock = threading.RLock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Ready:
+        return _Ready(self.most)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Ready, (self.most,)
+
+    def get(self, place: int) -> Network | None:
+        if place in self.networks:
+            self.networks.move_to_end(place)
+        return self.networks.get(place)
+
+    def put(self, place: int, network: Network) -> None:
+        while len(self.networks) >= self.most:
+            self.networks.popitem(last=False)
+        self.networks[place] = network
+
+    def order(self, places: list[int]) -> list[int]:
+        """The same places, those first that are ready: they might be gone when others have come."""
+        with self.lock:
+            return sorted(places, key=lambda place: place not in self.networks)

@@ -1,0 +1,179 @@
+"""What is kept of a domain once its images are gone: averages over all of them, in a few thousand numbers.
+
+A profile tells what the images of a domain look like to a network (mean and covariance of their routing statistics, see
+`router`), and what the network said of them (how many images of each class, how confident). It holds no image and no
+label, and none is made of fewer than `FEWEST` images, so that no single one shows in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from cosda.errors import CosdaError
+
+FORMAT = 1
+FEWEST = 20  # images
+FOLDS = 5  # of cross-fitting: each image is judged by a profile that was made without it
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+CONFIDENCES = 20  # bins from 0 to 1
+
+
+@dataclass(frozen=True, eq=False)
+class DomainProfile:
+    """Averages over the images of one domain, as one network sees them."""
+
+    name: str
+    images: int  # 0 where it was made of BatchNorm statistics
+    mean: Tensor  # (D,) of the routing statistics
+    covariance: Tensor | None  # (D, D), shrunk; None where it was made of BatchNorm statistics
+    distances: Tensor  # (Q,) quantiles of the squared Mahalanobis distances of its own images, cross-fitted
+    temperature: float | None = None  # by which posteriors are flattened; None where there was nothing to compare with
+    classes: Tensor | None = None  # (C,) images of each predicted class
+    confidences: Tensor | None = None  # (20,) images by the probability of their class
+    late: bool = False  # whether the statistics are features at the encoder's end
+
+    @property
+    def limit(self) -> float | None:
+        """The squared distance beyond which an image is unlike this domain: a hundredth of its own images are."""
+        return float(self.distances[QUANTILES.index(0.99)]) if len(self.distances) else None
+
+    def distance(self, statistics: Tensor) -> Tensor:
+        """Squared Mahalanobis distances (B,) of images from this domain, by its own covariance."""
+        apart: Tensor = (statistics - self.mean) @ self._whitening
+        return apart.square().sum(dim=1)
+
+    @cached_property
+    def _whitening(self) -> Tensor:
+        """(D, D) such that distances are those of the plane."""
+        assert self.covariance is not None
+        factor = torch.linalg.cholesky(self.covariance)
+        return torch.linalg.solve_triangular(factor, torch.eye(len(factor), dtype=factor.dtype), upper=False).T
+
+    def told(self, probabilities: Tensor) -> DomainProfile:
+        """The same with what a network said of the domain's images: probabilities (N, C)."""
+        confidence, predicted = probabilities.double().cpu().max(dim=1)
+        bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
+        classes = torch.bincount(predicted, minlength=probabilities.shape[1])
+        return replace(self, classes=classes, confidences=torch.bincount(bins, minlength=CONFIDENCES))
+
+    def to_bytes(self) -> bytes:
+        """The content of its file; equal profiles give equal bytes."""
+        tensors = {"mean": self.mean.double(), "distances": self.distances.double()}
+        if self.covariance is not None:
+            rows, columns = torch.triu_indices(*self.covariance.shape)
+            tensors["covariance"] = self.covariance[rows, columns].float()
+        tensors |= {
+            key: value.long() for key in ("classes", "confidences") if (value := getattr(self, key)) is not None
+        }
+        facts = {"format": FORMAT, **{key: getattr(self, key) for key in ("name", "images", "temperature", "late")}}
+        # One text in the metadata, because safetensors writes several in any order.
+        return safetensors.torch.save(tensors, {"profile": json.dumps(facts, ensure_ascii=False)})
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str) -> DomainProfile:
+        """The reverse of `to_bytes`."""
+        try:
+            length = int.from_bytes(content[:8], "little")
+            facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["profile"])
+            tensors = safetensors.torch.load(content)
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise CosdaError(f"{where} is no domain profile: {error!r}.") from None
+        if facts["format"] != FORMAT:
+            raise CosdaError(f"{where} has profile format {facts['format']}; this cosda reads {FORMAT}: update cosda.")
+        return cls(
+            name=facts["name"],
+            images=facts["images"],
+            mean=tensors["mean"],
+            covariance=_square(tensors["covariance"], len(tensors["mean"])) if "covariance" in tensors else None,
+            distances=tensors["distances"],
+            temperature=facts["temperature"],
+            classes=tensors.get("classes"),
+            confidences=tensors.get("confidences"),
+            late=facts["late"],
+        )
+
+    @property
+    def key(self) -> str:
+        """Names its bits."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+
+def make_profile(name: str, statistics: Tensor, late: bool = False) -> DomainProfile:
+    """The profile of a domain, from the routing statistics (N, D) of its images.
+
+    Raises:
+        CosdaError: there are too few images.
+    """
+    check_enough(name, len(statistics))
+    statistics = statistics.double().cpu()
+    apart = torch.empty(len(statistics), dtype=torch.float64)
+    for fold, profile in crossfitted(name, statistics):
+        apart[fold] = profile.distance(statistics[fold])
+    limits = apart.quantile(torch.tensor(QUANTILES, dtype=torch.float64))
+    return replace(_bare(name, statistics), distances=limits, late=late)
+
+
+def check_enough(name: str, images: int) -> None:
+    """An error for a domain with so few images that no profile is made of it."""
+    if images < FEWEST:
+        raise CosdaError(
+            f"'{name}' has {images} images that can be read; a profile is made of at least {FEWEST}, so that no single "
+            "image shows in it."
+        )
+
+
+def crossfitted(name: str, statistics: Tensor) -> Iterator[tuple[Tensor, DomainProfile]]:
+    """Folds of the images (N,), each with a profile that was made without it: no image is judged by itself."""
+    for number in range(FOLDS):  # every fifth image, because neighbours are often alike
+        fold = torch.arange(len(statistics)) % FOLDS == number
+        yield fold, _bare(name, statistics[~fold])
+
+
+def profile_of_norms(name: str, means: Sequence[Tensor], variances: Sequence[Tensor]) -> DomainProfile:
+    """What BatchNorm layers remember of the images that a network was trained on.
+
+    Their running means are the means of the channels, and the roots of their running variances nearly the standard
+    deviations. How far images lie from each other they do not tell.
+    """
+    parts = [part for mean, variance in zip(means, variances, strict=True) for part in (mean, variance.sqrt())]
+    return DomainProfile(name, 0, torch.cat(parts).double().cpu(), None, torch.empty(0, dtype=torch.float64))
+
+
+def _bare(name: str, statistics: Tensor) -> DomainProfile:
+    mean, covariance = _moments(statistics)
+    # As it will be read back, so that a profile from a file and the one that was written are the same.
+    covariance = covariance.float().double()
+    return DomainProfile(name, len(statistics), mean, covariance, torch.empty(0, dtype=torch.float64))
+
+
+def _moments(statistics: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (D,) and covariance (D, D), its correlations shrunk towards none by as much as Ledoit and Wolf reckon."""
+    mean = statistics.mean(dim=0)
+    deviation = statistics.std(dim=0, correction=0)
+    # A channel that never changes (a dead one) tells nothing, and must not tell infinitely much of a small change.
+    deviation = deviation.clamp(min=1e-3 * float(deviation.median()) + 1e-9)
+    standard = (statistics - mean) / deviation
+    count, width = standard.shape
+    correlation = standard.T @ standard / count
+    apart = correlation - torch.eye(width, dtype=torch.float64) * correlation.trace() / width
+    error = (standard.square().sum(dim=1).square().sum() / count - correlation.square().sum()) / count
+    shrinkage = float((error / apart.square().sum().clamp(min=1e-12)).clamp(1e-4, 1))
+    shrunk = (1 - shrinkage) * correlation + shrinkage * torch.eye(width, dtype=torch.float64)
+    return mean, shrunk * deviation[:, None] * deviation[None, :]
+
+
+def _square(triangle: Tensor, width: int) -> Tensor:
+    square = torch.zeros(width, width, dtype=torch.float64)
+    rows, columns = torch.triu_indices(width, width)
+    square[rows, columns] = triangle.double()
+    square[columns, rows] = triangle.double()
+    return square

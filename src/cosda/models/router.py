@@ -1,0 +1,195 @@
+"""Which domain an image comes from, by what the first layers of a network see of it.
+
+The routing statistics of an image are the means and standard deviations of some channels at the inputs of a network's
+first normalisation layers: colours, contrast, blur, texture, and little of what the image shows. They follow from the
+image alone, so its answer is the same in any batch. A linear discriminant with a covariance that all domains share then
+gives the posterior over the known domains.
+
+How many layers and channels, and the halving of images, were chosen by how well the images of `digits` (seed 0) and of
+Office-31 find their domain, without class labels: docs/bank.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from cosda.models.profile import DomainProfile, crossfitted, make_profile, profile_of_norms
+
+PART, MOST_NORMS = 4, 8  # the first quarter of all BatchNorm layers, at most so many: later ones cost more
+MOST_OTHERS = 3  # of other normalisation layers: before, within and after the first block
+CHANNELS = 16  # of each layer, evenly spread
+FEATURES = 256  # of feature vectors, evenly spread
+HALVED = 64  # pixels from which images are halved first, which leaves a quarter of the work
+TEMPERATURES = tuple(10 ** (tenths / 20) for tenths in range(41))  # from 1 to 100
+
+Norm = nn.modules.batchnorm._BatchNorm
+OTHERS = (nn.LayerNorm, nn.GroupNorm)
+
+
+class Gauge:
+    """Reads the routing statistics of images off an encoder, which must be in evaluation mode.
+
+    ``late`` reads them at its end, where they are the features: for an encoder that is frozen, whose features are all
+    there is, and for one that has no normalisation layer.
+    """
+
+    def __init__(self, encoder: nn.Module, late: bool = False) -> None:
+        self.encoder = encoder
+        layers = list(encoder.modules())
+        norms = sum(isinstance(layer, Norm) and layer.running_mean is not None for layer in layers)
+        others = sum(isinstance(layer, OTHERS) for layer in layers)
+        self.halves = bool(norms)  # other networks may need images of one size
+        self.sites = max(1, min(MOST_NORMS, norms // PART)) if norms else min(MOST_OTHERS, others)
+        self.late = late or not self.sites
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Statistics (B, D) of a batch, in double precision on the CPU."""
+        if self.late:
+            return self.of_features(self.encoder(images))
+        parts = [part for site in self._look(images) for part in _describe(site)]
+        return torch.cat(parts, dim=1).double().cpu()
+
+    def of_features(self, features: Tensor) -> Tensor:
+        """Those of feature vectors (B, d)."""
+        return features[:, _spread(features.shape[1], FEATURES)].double().cpu()
+
+    @torch.no_grad()
+    def remembered(self, name: str, image: Tensor) -> DomainProfile | None:
+        """The profile of what the encoder was trained on, from its BatchNorm statistics; None where it has none.
+
+        ``image`` (1, 3, H, W) is any, to see which layers come first.
+        """
+        sites = [] if self.late else self._look(image)
+        if not sites or any(site.mean is None or site.variance is None for site in sites):
+            return None
+        chosen = [(site, _spread(site.width, CHANNELS)) for site in sites]
+        means = [site.mean[columns] for site, columns in chosen if site.mean is not None]
+        variances = [site.variance[columns] for site, columns in chosen if site.variance is not None]
+        return profile_of_norms(name, means, variances)
+
+    def _look(self, images: Tensor) -> list[Site]:
+        if self.halves and min(images.shape[2:]) >= HALVED:
+            images = F.avg_pool2d(images, 2)
+        sight = _Sight(self.sites)
+        with sight, contextlib.suppress(_Enough):
+            self.encoder.forward(images)  # not its call, which may be compiled
+        return sight.sites
+
+
+class Site(NamedTuple):
+    """What goes into a normalisation layer, and what it remembers."""
+
+    maps: Tensor  # (B, c, H, W), or tokens (B, N, d), or channels last
+    width: int  # how many channels there are
+    mean: Tensor | None
+    variance: Tensor | None
+
+
+class _Enough(Exception):
+    """All that is needed has been seen; the rest of the pass is left out."""
+
+
+class _Sight(TorchFunctionMode):
+    """Sees what goes into the first normalisation layers, whatever the network's code looks like.
+
+    A mode belongs to its thread, so several threads may look through one network, which hooks would not allow.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+        self.sites: list[Site] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if func is F.batch_norm:
+            maps, mean, variance = (*args, given.get("running_mean"), given.get("running_var"))[:3]
+            self.sites.append(Site(maps, maps.shape[1], mean, variance))
+        elif func is F.group_norm:
+            self.sites.append(Site(args[0], args[0].shape[1], None, None))
+        elif func is F.layer_norm:
+            shape = args[1] if len(args) > 1 else given["normalized_shape"]
+            self.sites.append(Site(args[0], int(shape[-1]), None, None))
+        if len(self.sites) == self.count:
+            raise _Enough
+        return func(*args, **given)
+
+
+def _describe(site: Site) -> tuple[Tensor, Tensor]:
+    """Means and standard deviations (B, c) of some channels."""
+    maps = site.maps if site.maps.shape[1] == site.width else site.maps.movedim(-1, 1)
+    chosen = maps[:, _spread(site.width, CHANNELS)].flatten(2).float()
+    return chosen.mean(dim=2), chosen.std(dim=2, correction=0)
+
+
+def _spread(count: int, most: int) -> Tensor:
+    """At most so many of ``count`` positions, evenly spread."""
+    return torch.arange(count) if count <= most else torch.linspace(0, count - 1, most).long()
+
+
+@dataclass(frozen=True)
+class Router:
+    """A linear discriminant between the domains of some profiles."""
+
+    profiles: tuple[DomainProfile, ...]
+
+    @cached_property
+    def temperature(self) -> float:
+        """By which posteriors are flattened: the geometric mean of what was found for each domain."""
+        known = [profile.temperature for profile in self.profiles if profile.temperature is not None]
+        return float(torch.tensor(known).double().log().mean().exp()) if known else 1.0
+
+    @cached_property
+    def _discriminant(self) -> tuple[Tensor, Tensor]:
+        """Weights (D, K) and offsets (K,): of the squared distances only what differs between domains counts."""
+        known = [profile.covariance for profile in self.profiles if profile.covariance is not None]
+        factor = torch.linalg.cholesky(torch.stack(known).mean(dim=0))  # all domains share their mean
+        means = torch.stack([profile.mean for profile in self.profiles], dim=1)
+        weights = torch.cholesky_solve(means, factor)
+        return weights, (means * weights).sum(dim=0) / -2
+
+    def posterior(self, statistics: Tensor, temperature: float | None = None) -> Tensor:
+        """The probability (B, K) of each domain."""
+        if len(self.profiles) == 1:
+            return torch.ones(len(statistics), 1, dtype=torch.float64)
+        weights, offsets = self._discriminant
+        return ((statistics @ weights + offsets) / (temperature or self.temperature)).softmax(dim=1)
+
+    def unknown(self, statistics: Tensor) -> Tensor:
+        """Which images (B,) are farther from every domain than all but a hundredth of its own images.
+
+        A domain of which only BatchNorm statistics are known has no such limit: what is nearest to it is not unknown.
+        """
+        apart = [profile.distance(statistics) > profile.limit for profile in self.profiles if profile.limit is not None]
+        far = torch.stack(apart, dim=1).all(dim=1) if apart else torch.zeros(len(statistics), dtype=torch.bool)
+        limitless = torch.tensor([profile.limit is None for profile in self.profiles])
+        return far & ~limitless[self.posterior(statistics).argmax(dim=1)]
+
+
+def new_profile(name: str, statistics: Tensor, others: tuple[DomainProfile, ...], late: bool) -> DomainProfile:
+    """The profile of a new domain beside ``others``, with the temperature at which its images find it best.
+
+    Each image is judged by a profile that was made without it.
+    """
+    profile = make_profile(name, statistics, late)
+    if not others:
+        return profile
+    statistics = statistics.double().cpu()
+    fits = torch.zeros(len(TEMPERATURES), dtype=torch.float64)
+    for fold, part in crossfitted(name, statistics):
+        router = Router((*others, part))
+        for place, temperature in enumerate(TEMPERATURES):
+            fits[place] += router.posterior(statistics[fold], temperature)[:, -1].clamp(min=1e-300).log().sum()
+    return replace(profile, temperature=TEMPERATURES[int(fits.argmax())])
