@@ -189,7 +189,7 @@ def test_the_walk_of_a_run_is_what_a_run_does(tmp_path: Path, monkeypatch: pytes
         "watcher": Watcher(),
         **{
             tool.__name__: tool
-            for tool in (Request, Data, Measurer, Stage, resolve, open_folder, prepare, source_model)
+            for tool in (Request, Data, Measurer, Stage, resolve, open_folder, prepare, source_model, replace)
         },
         "write_report": write_report,
         "read_run": read_run,
