@@ -57,7 +57,7 @@ def times(encoder: str, side: int, count: int, rounds: int):  # type: ignore[no-
 
 
 def memory(encoder: str, side: int, count: int, ready: int) -> int:
-    """The most memory that a process needs for a few batches, with so many experts ready; with none, the plain model."""
+    """The most memory that a process needs for a few batches, with so many experts ready; the plain model with none."""
     bank, images = make_bank(encoder, side, count)
     before = peak_bytes(CPU)
     bank = bank.keep_ready(ready or 1)

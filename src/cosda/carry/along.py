@@ -14,6 +14,7 @@ class Along(CarryRule):
     """After each epoch m·mean + (1 - m)·adapted, with m such that the share w of the incoming model is left."""
 
     title: ClassVar[str] = "a mean over all epochs, in which the incoming model has this share, such as along=0.5"
+    averages: ClassVar[bool] = True
     chooses_epoch: ClassVar[bool] = False  # all epochs are in the mean
 
     share: float = setting(0.5, "share of the incoming model after the last epoch", low=0, high=1, symbol="w")

@@ -22,6 +22,7 @@ class Auto(CarryRule):
     """Of the target's images whose class adaptation changed, a fifth as many may change it again."""
 
     title: ClassVar[str] = "interpolate with the largest share that undoes little of what was learnt"
+    averages: ClassVar[bool] = True
     needs_images: ClassVar[bool] = True
 
     undo: float = setting(UNDO, "part of what adaptation changed that may be undone", low=0, high=1)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cosda.models.profile import DomainProfile
     from cosda.models.router import Gauge
 
+FAR = 0.5  # share of the target's images beyond the known domain's limit from which averaging is doubtful
+
 # A model as a stage keeps it: {"network": tensors by name, "own": statistics, "merged": statistics}.
 State = Mapping[str, Any]
 Predict = Callable[[State], "Tensor"]  # class probabilities (N, C) of the target's images, by a model
@@ -65,6 +67,7 @@ class CarryRule:
     title: ClassVar[str] = ""
     needs_images: ClassVar[bool] = False  # whether it judges by the target's images (adapt.validate)
     chooses_epoch: ClassVar[bool] = True  # whether the selection rule says which epoch is the adapted model
+    averages: ClassVar[bool] = False  # whether one set of weights is to serve old and new domains
     enlarges: ClassVar[bool] = False  # whether a network grows with each stage
 
     @property
@@ -84,7 +87,21 @@ class CarryRule:
         """
         if known.base is not known:
             raise CosdaError("this model is a domain bank, to which a stage can only add an expert: use --carry bank.")
+        self._warn(known, target)
         return known, {}
+
+    def _warn(self, known: Network, target: Target) -> None:
+        """Say before training where one set of weights for both domains is likely to fail."""
+        from cosda.models.router import Gauge, Router
+
+        gauge = Gauge(known.encoder, target.frozen)
+        if self.averages and known.profile is not None and known.profile.late == gauge.late:
+            far = float(Router((known.profile,)).unknown(target.statistics(gauge)).double().mean())
+            if far > FAR:
+                target.note(
+                    f"{100 * far:.0f} % of the images are unlike those of {known.profile.name}, which the model knows. "
+                    "The mean of two models may then be worse than both; --carry bank keeps them apart."
+                )
 
     def begin(self, incoming: State) -> State | None:
         """What is carried along from epoch to epoch; most rules need nothing."""

@@ -17,6 +17,7 @@ class Interpolate(CarryRule):
     """w·incoming + (1 - w)·adapted: a point on the straight line between both."""
 
     title: ClassVar[str] = "the mean of the incoming and the adapted model, such as interpolate=0.5"
+    averages: ClassVar[bool] = True
 
     share: float = setting(0.5, "share of the incoming model in what is handed on", low=0, high=1, symbol="w")
 

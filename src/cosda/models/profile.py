@@ -48,15 +48,17 @@ class DomainProfile:
 
     def distance(self, statistics: Tensor) -> Tensor:
         """Squared Mahalanobis distances (B,) of images from this domain, by its own covariance."""
-        apart: Tensor = (statistics - self.mean) @ self._whitening
-        return apart.square().sum(dim=1)
+        away = (statistics - self.mean) @ self._whitening
+        return away.square().sum(dim=1)
 
     @cached_property
     def _whitening(self) -> Tensor:
         """(D, D) such that distances are those of the plane."""
         assert self.covariance is not None
         factor = torch.linalg.cholesky(self.covariance)
-        return torch.linalg.solve_triangular(factor, torch.eye(len(factor), dtype=factor.dtype), upper=False).T
+        identity = torch.eye(len(factor), dtype=factor.dtype)
+        inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+        return inverse.T
 
     def told(self, probabilities: Tensor) -> DomainProfile:
         """The same with what a network said of the domain's images: probabilities (N, C)."""

@@ -25,7 +25,6 @@ class Look:
     frozen: bool  # whether the encoder is, so that networks are heads
     images: Loader
     watcher: Watcher = field(default_factory=Watcher)
-    seen: tuple[nn.Module, Tensor] | None = None  # statistics are asked for twice, before and after training
 
     def __len__(self) -> int:
         return len(self.images)
@@ -34,9 +33,7 @@ class Look:
         """Routing statistics (N, D) of all images."""
         if self.frozen:  # the images are features already
             gauge = Gauge(nn.Identity(), late=True)
-        if self.seen is None or self.seen[0] is not gauge.encoder:
-            self.seen = gauge.encoder, routing_statistics(gauge, self.images)
-        return self.seen[1]
+        return routing_statistics(gauge, self.images)
 
     def profile(self, gauge: Gauge, network: Network, others: tuple[DomainProfile, ...] = ()) -> DomainProfile:
         """Its profile beside those of other domains, with what a network says of it."""
