@@ -33,7 +33,7 @@ class Bank(CarryRule):
     """The bank that the stage began with and an expert of so many bits a weight."""
 
     title: ClassVar[str] = (
-        "the model as it was, and an expert for each domain; each image finds its own; bank=8 or bank=2 bits a weight"
+        "the model as it was and an expert for each domain, which images find by themselves, such as bank=4 (bits)"
     )
     enlarges: ClassVar[bool] = True
 

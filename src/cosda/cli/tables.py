@@ -160,10 +160,11 @@ def _domain_row(held: HeldDomain) -> dict[str, Any]:
 
 
 def _lineage_row(step: Mapping[str, Any]) -> dict[str, Any]:
-    """A step that a model has gone through, oldest first."""
+    """A step that a model has gone through; one without a name, such as where it was wrapped, tells all it has."""
     settings = step.get("settings") or {}
     epochs = step.get("epochs", settings.get("epochs"))
     details = [
+        "step" not in step and ", ".join(f"{key} {value}" for key, value in step.items()),
         step.get("benchmark") and f"of {step['benchmark']}",
         step.get("method"),
         step.get("variant") and f"variant {step['variant']}",
@@ -175,7 +176,7 @@ def _lineage_row(step: Mapping[str, Any]) -> dict[str, Any]:
         step.get("began") and f"began from {step['began']}",
     ]
     return {
-        "lineage": step["step"],
+        "lineage": step.get("step", "–"),
         "domain": step.get("domain", "–"),
         "date": step.get("date", "–"),
         "details": ", ".join(str(detail) for detail in details if detail),

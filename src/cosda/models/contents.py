@@ -100,10 +100,10 @@ def _domains(path: Path, description: Mapping[str, Any]) -> tuple[HeldDomain, ..
             made.get("date"),
         )
 
-    alone = [step for step in lineage if step["step"] in ("source", "adapt") and step.get("carry") != "bank"]
+    alone = [step for step in lineage if step.get("step") in ("source", "adapt") and step.get("carry") != "bank"]
     domains = [held(0, SOURCE, None, base, alone[-1] if alone else {})]
     for number, expert in enumerate((description.get("experts") or {"experts": []})["experts"], start=1):
-        own = [step for step in lineage if step["step"] == "adapt" and step["domain"] == expert["domain"]]
+        own = [step for step in lineage if step.get("step") == "adapt" and step["domain"] == expert["domain"]]
         size = _size(path / expert_file(number))
         domains.append(held(number, expert["domain"], expert["bits"], size, own[-1] if own else {}))
     return tuple(domains)

@@ -63,7 +63,9 @@ def adapt(
     With --carry bank, what the model knew stays to the bit: the new domain gets a small expert beside it, and each
     image finds its expert by itself. 'cosda model' shows the experts, and takes one out again.
 
-    Example:  cosda adapt print-model photos/new-site --carry bank --to adapted-model
+    Example:  cosda adapt print-model photos/new-site --to adapted-model
+
+    Example:  cosda adapt print-model photos/new-site --to bank --carry bank
     """
     from cosda import api
     from cosda.cli.tables import print_check

@@ -37,8 +37,8 @@ def profile(
 
     A domain bank sends an image to the expert of the domain that it looks like, so it must know what the images looked
     like that the model itself was trained on. 'cosda source' stores that with the model. For a model from elsewhere,
-    give any images of the same kind, without labels, before or after 'cosda adapt --carry bank'. Averages over all images
-    are stored, and no image.
+    give any images of the same kind, without labels, before or after 'cosda adapt --carry bank'. What is stored are
+    averages over all images, and no image.
 
     Example:  cosda profile my-model photos/office
     """
@@ -59,9 +59,8 @@ def profile(
     made.save(to or model, overwrite=overwrite or to is None, link=to is None)
     old, new = given.network.base.profile, made.network.base.profile
     assert new is not None
-    print(
-        f"profile of '{new.name}' made of {new.images} images, {amount(len(new.to_bytes()))}; written into {to or model}"
-    )
+    size = amount(len(new.to_bytes()))
+    print(f"profile of '{new.name}' made of {new.images} images, {size}; written into {to or model}")
     if old is not None:
         stood = f"of {old.images} images" if old.images else "of BatchNorm statistics"
         print(f"it takes the place of one {stood}")
