@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosda.api import Check, Evaluation, Result, adapt, evaluate, predict, run_chain, train_source
+    from cosda.api import Check, Evaluation, Result, adapt, evaluate, predict, profile, run_chain, train_source
     from cosda.config.request import Options
     from cosda.data.benchmarks import load as load_benchmark
     from cosda.data.domain import Benchmark, Domain, Files, Images, Items
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
     from cosda.models.network import Network
+    from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
     from cosda.records.run import Run, find_runs
     from cosda.report import write_report
     from cosda.run.machine import Machine
-    from cosda.run.predictions import Prediction
+    from cosda.run.predictions import Prediction, Route
     from cosda.run.predictor import Predictor
     from cosda.settings import setting
     from cosda.types import Batch, Output
@@ -46,6 +47,7 @@ _PLACES = {
     "Check": "cosda.api",
     "CosdaError": "cosda.errors",
     "Domain": "cosda.data.domain",
+    "DomainProfile": "cosda.models.profile",
     "Evaluation": "cosda.api",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
@@ -63,6 +65,7 @@ _PLACES = {
     "Preprocessing": "cosda.preprocessing",
     "Progress": "cosda.methods.base",
     "Result": "cosda.api",
+    "Route": "cosda.run.predictions",
     "Run": "cosda.records.run",
     "TargetImages": "cosda.methods.base",
     "Watcher": "cosda.watch",
@@ -73,6 +76,7 @@ _PLACES = {
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.inputs",
     "predict": "cosda.api",
+    "profile": "cosda.api",
     "run_chain": "cosda.api",
     "setting": "cosda.settings",
     "train_source": "cosda.api",
@@ -88,6 +92,7 @@ __all__ = [
     "Check",
     "CosdaError",
     "Domain",
+    "DomainProfile",
     "Evaluation",
     "Files",
     "Group",
@@ -105,6 +110,7 @@ __all__ = [
     "Preprocessing",
     "Progress",
     "Result",
+    "Route",
     "Run",
     "TargetImages",
     "Watcher",
@@ -115,6 +121,7 @@ __all__ = [
     "load_benchmark",
     "load_domain",
     "predict",
+    "profile",
     "run_chain",
     "setting",
     "train_source",

@@ -21,13 +21,16 @@ from cosda.data.loader import Loader, open_loader
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model, load, load_like
-from cosda.models.network import to_device
+from cosda.models.experts import DomainBank
+from cosda.models.network import Network, to_device
 from cosda.records.run import Run
+from cosda.run.answers import answering, answers, routes
 from cosda.run.chain import carried_path, execute
-from cosda.run.evaluate import EVALUATION_BATCH, measure, probabilities
+from cosda.run.evaluate import EVALUATION_BATCH, measure
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
 from cosda.run.prepare import main_watcher, prepare, readable
+from cosda.run.profile import Look
 from cosda.run.source import is_trained, source_model, source_run
 from cosda.watch import Watcher
 
@@ -98,7 +101,8 @@ def adapt(
         data: the new images. Folder names and labels mean nothing here and are not read.
         method: its name; ``cosda.METHODS`` has all.
         domain: another name for the domain than that of its data. A model with masks needs it, since this name chooses
-            the mask; a name that is new to the model gets a new mask.
+            the mask; a name that is new to the model gets a new mask. With ``carry="bank"`` it names the expert; one
+            that is there is adapted once more.
         check: labelled images on which the model is measured before and after; they decide nothing.
         out: where the run folder is kept, so that a call that was interrupted goes on; without it, it is temporary.
         machine: device, threads, cache.
@@ -140,13 +144,14 @@ def adapt_request(
     chain = Benchmark("own", {target.name: target}, model.classes)
     facts = replace(Data.of(chain, cache=machine.cache_folder), domains=("source", target.name))
     plan = resolve(replace(facts, source_fingerprint="", input_width=None), request)
-    before = evaluate(model, check, domain=domain, machine=machine, watcher=watcher) if check is not None else None
+    told = domain if model.network.needs_domain else None  # a bank is measured as it will be used
+    before = evaluate(model, check, domain=told, machine=machine, watcher=watcher) if check is not None else None
     with _folder(out) as folder:
         run = execute(plan, {target.name: target}, folder, machine, watcher, model)
         result = Result(load_like(carried_path(run), model), run)
     if before is None or check is None:
         return result
-    after = evaluate(result.model, check, domain=domain, machine=machine, watcher=watcher)
+    after = evaluate(result.model, check, domain=told, machine=machine, watcher=watcher)
     return replace(result, check=Check(before, after))
 
 
@@ -271,26 +276,36 @@ def evaluate(
     data: DataLike,
     *,
     domain: str | None = None,
+    experts_in_memory: int | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> Evaluation:
-    """Measure a model on the test images of one labelled domain; one with masks must be told its name.
+    """Measure a model on the test images of one labelled domain.
+
+    Args:
+        model: a model, or its folder.
+        data: the labelled images.
+        domain: the domain that they are from. A model with masks must be told; a domain bank then answers by that
+            domain's expert alone, and routes each image where it is not told.
+        experts_in_memory: how many experts of a domain bank are kept ready.
+        machine: device, threads, cache.
+        watcher: is told what happens.
 
     Raises:
-        CosdaError: the images have no labels, or classes that the model does not know.
+        CosdaError: the images have no labels, or classes that the model does not know; or the domain is unknown.
 
     Example:
         >>> cosda.evaluate("adapted-model", "office31/webcam").top1
     """
     model = _model(model)
-    network = model.network.for_domain(domain)
+    network = answering(model.network, domain, experts_in_memory)
     measured = load_domain(data, model.classes)
     if measured.labels is None:
         raise CosdaError(
             f"{measured.name} has no labels to compare with: images must lie in one folder per class, "
             "named as the model's classes. 'cosda predict' needs no labels."
         )
-    with _opened(model, measured, machine, watcher) as (loader, packed):
+    with _opened(model, network, measured, machine, watcher) as (loader, packed):
         assert packed.domain.labels is not None
         labels = packed.domain.labels[packed.domain.test]
         images, correct = measure(network, loader, labels, len(model.classes))
@@ -302,40 +317,106 @@ def predict(
     data: DataLike,
     *,
     domain: str | None = None,
+    explain: bool = False,
+    experts_in_memory: int | None = None,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> list[Prediction]:
-    """The class of every image with its probability, in the order of the input; only a model with masks needs a domain.
+    """The class of every image with its probability, in the order of the input.
 
     An image that cannot be read has a prediction without a class, which says why.
 
+    Args:
+        model: a model, or its folder.
+        data: the images.
+        domain: the domain that they are from. A model with masks must be told; a domain bank then answers by that
+            domain's expert alone, and routes each image where it is not told.
+        explain: also say which domain a domain bank takes each image for.
+        experts_in_memory: how many experts of a domain bank are kept ready.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: wrong input, an unknown domain, or nothing to explain.
+
     Example:
         >>> [one.class_name for one in cosda.predict("adapted-model", "photos/today")]
+        >>> [one.route.domain for one in cosda.predict("adapted-model", "photos/today", explain=True)]
     """
     model = _model(model)
-    network = model.network.for_domain(domain)
+    network = answering(model.network, domain, experts_in_memory)
+    if explain:
+        routes(network)  # an error before any work
     images = load_domain(data, labels=False)
     images = replace(images, test=everything(len(images)))
     names = images.names
-    with _opened(model, images, machine, watcher) as (loader, packed):
-        found = iter(probabilities(network, loader))
-    reasons = dict(packed.skipped)
-    return [
-        Prediction(name, model.classes, None if name in reasons else next(found), reasons.get(name, ""))
-        for name in names
-    ]
+    with _opened(model, network, images, machine, watcher) as (loader, packed):
+        found = zip(*answers(network, loader, explain), strict=True)
+    reasons, predictions = dict(packed.skipped), []
+    for name in names:
+        row, route = (None, None) if name in reasons else next(found)
+        predictions.append(Prediction(name, model.classes, row, reasons.get(name, ""), route))
+    return predictions
+
+
+def profile(
+    model: Model | str | Path,
+    data: DataLike,
+    *,
+    domain: str | None = None,
+    freeze_encoder: bool = False,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Model:
+    """A copy of a model with a profile of what it was trained on, by which a domain bank recognises such images.
+
+    A model that cosda trained has one. One that came from elsewhere gets it from any images of that kind; labels mean
+    nothing here and are not read. The profile of a bank's base is replaced, and its router follows.
+
+    Args:
+        model: a model, or its folder; a domain bank too.
+        data: images of the kind that the model was trained on.
+        domain: the name of their domain; by default that of the profile that the model has, else that of the data.
+        freeze_encoder: make a profile of features, for a bank that will be made with ``freeze_encoder``.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: wrong input, too few images, or a name that an expert has.
+
+    Example:
+        >>> cosda.profile("my-model", "photos/office").save("my-model", overwrite=True)
+    """
+    model = _model(model)
+    network = model.network.base
+    bank = model.network if isinstance(model.network, DomainBank) else DomainBank(network, (), freeze_encoder)
+    if freeze_encoder and not bank.late:
+        raise CosdaError("the experts of this bank have encoders of their own. Leave --freeze-encoder out.")
+    images = load_domain(data, labels=False)
+    known = network.profile.name if network.profile is not None and network.profile.images else None
+    name = domain or known or images.name
+    model.check_own_name(name)
+    with _opened(model, bank, images, machine, watcher, "train") as (loader, _):
+        others = tuple(expert.profile for expert in bank.experts)
+        made = Look(name, False, loader).profile(bank.gauge, network, others)
+    return model.with_profile(made)
 
 
 @contextmanager
 def _opened(
-    model: Model, domain: Domain, machine: Machine | None, watcher: Watcher | None
+    model: Model,
+    network: Network,
+    domain: Domain,
+    machine: Machine | None,
+    watcher: Watcher | None,
+    split: str = "test",
 ) -> Iterator[tuple[Loader, Packed]]:
-    """A loader of the domain's test split for a model, which is put on the device."""
+    """A loader of a split of the domain for a network of a model, which is put on the device."""
     machine = machine or Machine()
     with machine.open() as device:
-        to_device(model.network, device)
+        to_device(network, device)
         packed = readable(domain, model.preprocessing.size, machine, main_watcher(watcher))
-        yield open_loader(packed.domain, "test", model.preprocessing, device, EVALUATION_BATCH), packed
+        yield open_loader(packed.domain, split, model.preprocessing, device, EVALUATION_BATCH), packed
 
 
 def _model(model: Model | str | Path) -> Model:

@@ -11,62 +11,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from cosda.__main__ import main
+from cosda.cli.commands import COMMANDS
+from cosda.models.experts import IN_MEMORY
 from cosda.records.run import find_runs
-from tiny import read, tiny_benchmark
 
 README = Path(__file__).parents[2] / "README.md"
 QUICK = ["--epochs", "1", "--size", "16", "--encoder", "small", "--set", "source.epochs=2", "--set", "bottleneck=8"]
 QUICK[-1] = "network.bottleneck=8"
-
-
-class Answer:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def cosda(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def call(*words: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["cosda", *map(str, words)])
-        capsys.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
-
-    return call
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three domains of images on disk, one of them unlabelled."""
-    root = tmp_path_factory.mktemp("photos")
-    for domain in tiny_benchmark():
-        labels = domain.labels
-        for number, (image, label) in enumerate(zip(domain.items, labels, strict=True)):  # type: ignore[call-overload]
-            folder = root / domain.name / ("" if domain.name == "three" else "abc"[label])
-            folder.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.asarray(image)).save(folder / f"{number:02}.png")
-    return root
-
-
-@pytest.fixture(scope="module")
-def model(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from cosda.api import train_source
-
-    changes = ("source.epochs=8", "network.encoder=small", "data.size=16", "network.bottleneck=8", "source.lr=0.05")
-    out = tmp_path_factory.mktemp("source")
-    return train_source(photos, "one", settings=read((*changes, "source.encoder_rate=1")), out=out).model.save(
-        out / "model"
-    )
 
 
 def test_run_prints_the_matrix_and_json_has_the_same(cosda, photos: Path, tmp_path: Path) -> None:
@@ -277,11 +230,23 @@ def test_predict_gives_the_best_classes_or_all(cosda, photos: Path, model: Path)
 
 def test_every_command_has_help_with_an_example(cosda) -> None:
     listed = cosda("--help").out
-    for name in ("demo", "source", "run", "adapt", "evaluate", "predict", "report", "doctor", "methods"):
+    for name in (command.__name__ for command in COMMANDS):
         assert name in listed
         answer = cosda(name, "--help")
         assert answer.code == 0
         assert f"cosda {name}" in re.sub(r"\s+", " ", answer.out.replace("Usage: cosda", "")), name
+
+
+@pytest.mark.parametrize("name", ["predict", "evaluate"])
+def test_help_tells_how_many_experts_are_kept_ready(cosda, name: str) -> None:
+    assert f"Default: {IN_MEMORY}." in re.sub(r"\s+", " ", cosda(name, "--help").out)
+
+
+@pytest.mark.parametrize("name", ["adapt", "run", "bench"])
+def test_help_tells_of_the_bank(cosda, name: str) -> None:
+    text = re.sub(r"\s+", " ", cosda(name, "--help").out)
+    assert "bank: the model as it was and an expert" in text  # of the registry
+    assert re.search(rf"cosda {name} [^.]*--carry \S*bank", text)
 
 
 def test_version(cosda) -> None:

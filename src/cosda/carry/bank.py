@@ -32,7 +32,9 @@ def _bits(value: Any) -> int:
 class Bank(CarryRule):
     """The bank that the stage began with and an expert of so many bits a weight."""
 
-    title: ClassVar[str] = "a domain bank: an expert for each domain, images are routed; bank=8 or bank=2 bits a weight"
+    title: ClassVar[str] = (
+        "the model as it was and an expert for each domain, which images find by themselves, such as bank=4 (bits)"
+    )
     enlarges: ClassVar[bool] = True
 
     bits: int = setting(4, "bits of each weight of an expert: 2, 4 or 8", check=_bits)

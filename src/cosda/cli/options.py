@@ -30,8 +30,23 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model fold
 Method = Annotated[str, typer.Option(help="The method; 'cosda methods' lists them.")]
 Variant = Annotated[str | None, typer.Option(help="Variant of the method, such as 'paper' or 'authors'.")]
 Ablate = Annotated[str | None, typer.Option("--ablate", help="Leave a part of the method out, such as 'no-mi'.")]
-DomainName = Annotated[
-    str | None, typer.Option("--domain", help="Name of the images' domain; only models with masks (gsfda) need it.")
+KnownDomain = Annotated[
+    str | None,
+    typer.Option(
+        "--domain",
+        metavar="NAME",
+        help="The domain that the images are from: a domain bank then answers by that domain's expert alone and does "
+        "not route. Only models with masks (gsfda) must be told.",
+    ),
+]
+ExpertsInMemory = Annotated[
+    int | None,
+    typer.Option(
+        "--experts-in-memory",
+        min=1,
+        metavar="N",
+        help="Experts of a domain bank that are kept ready; fewer take less memory and more time. Default: 8.",
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Select = Annotated[

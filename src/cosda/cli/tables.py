@@ -14,11 +14,13 @@ from rich.text import Text
 
 from cosda.metrics import MEASURES
 from cosda.records.run import Run
+from cosda.units import amount
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cosda.api import Check, Evaluation
+    from cosda.models.contents import Contents, HeldDomain
     from cosda.report.compare.comparison import Comparison
     from cosda.report.model.table import Cell
 
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
 HEADLINES = {"top1": "accuracy", "per-class": "mean accuracy of the classes"}
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table with a column for each key."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+def print_rows(rows: Sequence[Mapping[str, Any]], wrapped: str | None = None) -> None:
+    """A table with a column for each key.
+
+    ``wrapped`` names the one column that gives way on a narrow terminal; columns then stand closer together.
+    """
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=wrapped is not None)
     for key in rows[0]:
-        table.add_column(key, overflow="fold")
+        table.add_column(key, overflow="fold", no_wrap=wrapped not in (None, key))
     for row in rows:
         table.add_row(*(Text(_plain(value)) for value in row.values()))
     _console().print(table)
@@ -103,6 +108,84 @@ def print_check(check: Check) -> None:
     before, after = check.before, check.after
     images = sum(after.images)
     print(f"{after.domain}: accuracy {before.top1:.1%} before, {after.top1:.1%} after, on {images} labelled images")
+
+
+def print_model(contents: Contents) -> None:
+    """What a model folder holds: classes, network, domains, lineage."""
+    from cosda.data.readers import listed
+
+    console, text = _console(), ""
+    network, seen, base = contents.architecture, contents.preprocessing, contents.domains[0]
+    lines = [
+        f"{contents.path}: {len(contents.classes)} classes: {listed(contents.classes, 20)}",
+        f"network: {network.encoder}, bottleneck {network.bottleneck}"
+        + (f", masks for {', '.join(network.domains)}" if network.domains else "")
+        + f", {amount(base.bytes)}",
+        f"input: images of {seen.size} × {seen.size} pixels, mean {_numbers(seen.mean)}, deviation {_numbers(seen.std)}"
+        if seen.of_images
+        else f"input: feature vectors of width {network.input_width}",
+    ]
+    if count := len(contents.domains) - 1:
+        more = contents.bytes - base.bytes
+        size = f"{amount(more)} with all profiles, {more / base.bytes:.0%} of the base"
+        routed = "; routed by features" if contents.domains[1].late else ""
+        lines.append(f"domain bank: {count} expert{'s' * (count > 1)}; {size}{routed}")
+    for line in lines:
+        console.print(line, markup=False)
+    print_rows([_domain_row(each) for each in contents.domains], wrapped="made by")
+    if base.images is None:
+        text = "The base has no profile"
+    elif not base.images:
+        text = "The base's profile is of BatchNorm statistics alone"
+    elif seen.of_images and base.late != contents.domains[-1].late:
+        text = "The base's profile is of another kind than those of the experts"
+    if text:
+        console.print(f"{text}: 'cosda profile MODEL FOLDER' makes one of images.\n", markup=False)
+    if contents.lineage:
+        print_rows([_lineage_row(step) for step in contents.lineage], wrapped="details")
+
+
+def _domain_row(held: HeldDomain) -> dict[str, Any]:
+    """A row of the table of domains."""
+    return {
+        "domain": held.domain,
+        "images": {None: "–", 0: "BatchNorm"}.get(held.images, held.images),
+        "bits": held.bits or "base",
+        "expert": amount(held.bytes),
+        "of base": f"{held.share:.1%}" if held.bits else "100%",
+        "profile": amount(held.profile_bytes) if held.profile_bytes else "–",
+        "made by": (held.method or "–") + (f" from {held.began}" if held.began else ""),
+        "date": held.date or "–",
+    }
+
+
+def _lineage_row(step: Mapping[str, Any]) -> dict[str, Any]:
+    """A step that a model has gone through; one without a name, such as where it was wrapped, tells all it has."""
+    settings = step.get("settings") or {}
+    epochs = step.get("epochs", settings.get("epochs"))
+    details = [
+        "step" not in step and ", ".join(f"{key} {value}" for key, value in step.items()),
+        step.get("benchmark") and f"of {step['benchmark']}",
+        step.get("method"),
+        step.get("variant") and f"variant {step['variant']}",
+        epochs is not None and f"{epochs} epoch{'s' * (epochs != 1)}",
+        "seed" in step and f"seed {step['seed']}",
+        step.get("images") and f"{step['images']} images",
+        step.get("carry") and f"carry {step['carry']}" + (f" {step['share']:g}" if step.get("share") else ""),
+        step.get("bits") and f"{step['bits']} bits",
+        step.get("began") and f"began from {step['began']}",
+    ]
+    return {
+        "lineage": step.get("step", "–"),
+        "domain": step.get("domain", "–"),
+        "date": step.get("date", "–"),
+        "details": ", ".join(str(detail) for detail in details if detail),
+    }
+
+
+def _numbers(values: Sequence[float]) -> str:
+    """Numbers in brackets; one where all are the same."""
+    return "/".join(f"{value:g}" for value in (values[:1] if len(set(values)) == 1 else values))
 
 
 def print_comparison(comparison: Comparison) -> None:

@@ -15,6 +15,7 @@ may lie the profile of what the network was trained on, and for a domain bank ea
 from __future__ import annotations
 
 import copy
+import datetime
 import hashlib
 import json
 import os
@@ -73,6 +74,57 @@ class Model:
         key = weights_key(self.network)
         beside = [hashlib.sha256(content).hexdigest() for content in _beside(self.network).values()]
         return hashlib.blake2b("".join([key, *beside]).encode(), digest_size=16).hexdigest() if beside else key
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains that ``domain=`` may name: a bank's, its base's first, or those with a mask; else none."""
+        return self.network.known if isinstance(self.network, DomainBank) else self.network.domains
+
+    def without(self, domain: str) -> Model:
+        """The same model without the expert of a domain; a bank without experts is the plain model that it began as.
+
+        The base and the other experts answer as before, to the bit. Their weights are shared with this model.
+
+        Raises:
+            CosdaError: there is no such expert.
+
+        Example:
+            >>> cosda.load("adapted-model").without("new-site").save("adapted-model", overwrite=True)
+        """
+        if not isinstance(self.network, DomainBank):
+            raise CosdaError(f"the model is no domain bank, so it has no expert for '{domain}' to take out.")
+        left: Network = self.network.without(domain)
+        if not self.network.experts[1:]:
+            left = left.base
+            if left.profile is not None and not left.profile.images:  # the bank made it of BatchNorm statistics
+                left = left.with_encoder(left.encoder).eval()
+                left.profile = None
+        return replace(self, network=left, lineage=[*self.lineage, _step("drop", domain)])
+
+    def with_profile(self, profile: DomainProfile) -> Model:
+        """A copy with this profile of what it was trained on, in place of any that it has; a bank's router follows.
+
+        `cosda.profile` makes one from images.
+
+        Raises:
+            CosdaError: the profile does not fit a bank, or has the name of one of its experts.
+        """
+        self.check_own_name(profile.name)
+        others = self.network.experts[:1] if isinstance(self.network, DomainBank) else ()
+        if any((profile.late, profile.mean.shape) != (one.profile.late, one.profile.mean.shape) for one in others):
+            raise CosdaError("the profile was made by another network than this one's, or at another place of it.")
+        network = copy.deepcopy(self.network)
+        network.base.profile = profile
+        step = _step("profile", profile.name, images=profile.images)
+        return replace(self, network=network, lineage=[*self.lineage, step])
+
+    def check_own_name(self, name: str) -> None:
+        """An error where a name for what the model was trained on is that of an expert."""
+        if isinstance(self.network, DomainBank) and name in self.network.known[1:]:
+            raise CosdaError(
+                f"the model has an expert for '{name}' already. Give the images of the kind that it was trained on "
+                "another name: --domain NAME (in Python domain='NAME')."
+            )
 
     def save(self, path: str | Path, overwrite: bool = False, link: bool = False) -> Path:
         """Write the model folder, whole or not at all; equal models give equal bytes.
@@ -166,20 +218,27 @@ class Model:
         return True
 
 
+def _step(step: str, domain: str, **facts: Any) -> dict[str, Any]:
+    """A line of the lineage."""
+    return {"step": step, "domain": domain, **facts, "date": datetime.date.today().isoformat()}
+
+
 def _beside(network: Network) -> dict[str, bytes]:
     """The content of the files of a network's profile, and of a bank's experts."""
     own = network.base.profile
-    files = {} if own is None else {_profile(0): own.to_bytes()}
+    files = {} if own is None else {profile_file(0): own.to_bytes()}
     for number, expert in enumerate(network.experts if isinstance(network, DomainBank) else (), start=1):
-        files |= {_expert(number): expert.read(), _profile(number): expert.profile.to_bytes()}
+        files |= {expert_file(number): expert.read(), profile_file(number): expert.profile.to_bytes()}
     return files
 
 
-def _profile(number: int) -> str:
+def profile_file(number: int) -> str:
+    """The file of a domain's profile; the base's is the first."""
     return _PROFILES.replace("*", str(number))
 
 
-def _expert(number: int) -> str:
+def expert_file(number: int) -> str:
+    """The file of an expert; the base has number 0 and none."""
     return _EXPERTS.replace("*", str(number))
 
 
@@ -205,9 +264,9 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
         >>> model = cosda.load("adapted", build=lambda: torchvision.models.resnet50(num_classes=3))
     """
     path = Path(path).expanduser()
-    description = _read_description(path)
+    description = read_description(path)
     weights = _read_weights(path, description)
-    with _damage_explained(path):
+    with damage_explained(path):
         architecture = Architecture.from_json(description["architecture"])
         preprocessing = Preprocessing.from_json(description["preprocessing"])
         classes, lineage = tuple(description["classes"]), list(description["lineage"])
@@ -216,7 +275,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
         if architecture.encoder == "wrapped" and build is not None:
             network = _rebuild(architecture, preprocessing, build())
         else:
-            with _damage_explained(path):
+            with damage_explained(path):
                 network = architecture.build(weights="random")
     model = Model(network, architecture, classes, preprocessing, lineage, path.resolve())
     try:
@@ -234,7 +293,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
 def load_like(path: str | Path, model: Model) -> Model:
     """Open a model folder whose network has the shape of ``model``: also one that only the user's code can build."""
     path = Path(path)
-    description = _read_description(path)
+    description = read_description(path)
     network, architecture = copy.deepcopy(model.network.base), Architecture.from_json(description["architecture"])
     if isinstance(network, MaskedNetwork):  # it may have learnt new domains
         network = network.with_domains(architecture.domains, torch.Generator())
@@ -251,17 +310,17 @@ def _with_experts(network: Network, path: Path, description: dict[str, Any], laz
     hashes = description["sha256"]
 
     def profile(number: int) -> DomainProfile:
-        name = _profile(number)
+        name = profile_file(number)
         return DomainProfile.from_bytes(Stored(path / name, hashes[name]).read(), str(path / name))
 
-    with _damage_explained(path):
-        network.profile = profile(0) if _profile(0) in hashes else None
+    with damage_explained(path):
+        network.profile = profile(0) if profile_file(0) in hashes else None
         bank = description.get("experts")
         if bank is None:
             return network
         experts = []
         for number, facts in enumerate(bank["experts"], start=1):
-            stored = Stored((path / _expert(number)).resolve(), hashes[_expert(number)])
+            stored = Stored((path / expert_file(number)).resolve(), hashes[expert_file(number)])
             content = stored if lazily else stored.read()
             experts.append(Expert(facts["domain"], facts["bits"], profile(number), content))
         return DomainBank(network, experts, bank["late"])
@@ -284,14 +343,19 @@ def _is_ours(name: str) -> bool:
     return name in FILES or any(fnmatch(name, pattern) for pattern in (_PROFILES, _EXPERTS))
 
 
-def _read_description(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> dict[str, Any]:
+    """What the ``model.json`` of a model folder says.
+
+    Raises:
+        CosdaError: there is no model, or its description is damaged or too new.
+    """
     if not is_model(path):
         found = "which does not exist" if not path.exists() else "which is not one"
         raise CosdaError(
             f"a model is a folder with {ENCODER}, {HEAD} and {DESCRIPTION}; got {path}, {found}. "
             "'cosda source' and 'cosda run' write models."
         )
-    with _damage_explained(path):
+    with damage_explained(path):
         description = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
         version = description["format"]
     if version != FORMAT:
@@ -300,7 +364,7 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _damage_explained(path: Path) -> Iterator[None]:
+def damage_explained(path: Path) -> Iterator[None]:
     """Say of a description that is not as it was written that it is damaged."""
     try:
         yield

@@ -13,7 +13,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,6 +78,10 @@ class Expert:
     def read(self) -> bytes:
         """The content of its file."""
         return self.content.read() if isinstance(self.content, Stored) else self.content
+
+    def in_memory(self) -> Expert:
+        """The same, which needs its file no more."""
+        return replace(self, content=self.read())
 
     @property
     def sha256(self) -> str:
@@ -177,10 +181,16 @@ class DomainBank(Network):
 
     def forward(self, images: Tensor) -> Output:
         """Features and logits of the expert or the experts that each image is sent to."""
+        return self.explain(images)[0]
+
+    def explain(self, images: Tensor) -> tuple[Output, Routing]:
+        """What `forward` gives, and where each image was sent."""
         if self.late:
             images = self.encoder(images)  # once for all experts
-            return self.answer(images, self.route(self.gauge.of_features(images)).shares)
-        return self.answer(images, self.route(self.gauge(images)).shares)
+            routing = self.route(self.gauge.of_features(images))
+        else:
+            routing = self.route(self.gauge(images))
+        return self.answer(images, routing.shares), routing
 
     def route(self, statistics: Tensor, router: Router | None = None) -> Routing:
         """Where images with these routing statistics (B, D) go, by the bank's router or another one.
@@ -278,7 +288,8 @@ class DomainBank(Network):
         """The same bank (its base is shared) without the expert of a domain."""
         if not self.place(domain):
             raise CosdaError(f"'{domain}' is what the model was trained on, and no expert; it cannot be taken out.")
-        others = [each for each in self.experts if each.domain != domain]
+        # Their files are numbered: those of a folder that is written anew are other ones.
+        others = [each.in_memory() for each in self.experts if each.domain != domain]
         return DomainBank(self.base, others, self.late, self._ready.most)
 
     def keep_ready(self, most: int) -> DomainBank:

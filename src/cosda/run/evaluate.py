@@ -27,11 +27,15 @@ def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]
     """The network's output for all images, batch by batch, with their index."""
     with evaluating(network) as fast:
         for batch in loader.sweep("test"):
-            output = fast(batch.images)
-            # The loss after the last step would show it, but there is none.
-            if not bool(output.logits.isfinite().all()):
-                raise CosdaError("the model became unusable: its predictions are not numbers. Lower the learning rate.")
-            yield batch.index, output
+            yield batch.index, checked(fast(batch.images))
+
+
+def checked(output: Output) -> Output:
+    """An output that consists of numbers; anything else is an error."""
+    # The loss after the last step would show it, but there is none.
+    if not bool(output.logits.isfinite().all()):
+        raise CosdaError("the model became unusable: its predictions are not numbers. Lower the learning rate.")
+    return output
 
 
 def told(network: Network, domain: str) -> Network:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,29 @@ from cosda.errors import CosdaError
 FORMATS = ("csv", "json")
 
 
+@dataclass(frozen=True)
+class Route:
+    """Which domain a domain bank takes an image for, and so which expert answers."""
+
+    posteriors: Mapping[str, float]  # the probability of each known domain; the base's comes first
+    unknown: bool  # whether the image resembles no known domain
+
+    @property
+    def domain(self) -> str:
+        """The most probable domain."""
+        return max(self.posteriors, key=self.posteriors.__getitem__)
+
+    @property
+    def posterior(self) -> float:
+        """The probability of that domain. Where it is low, or the domain unknown, several experts answer together."""
+        return self.posteriors[self.domain]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        facts = {"domain": self.domain, "posterior": self.posterior, "unknown": self.unknown}
+        return facts | {"posteriors": dict(self.posteriors)}
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """What a model says of one image; nothing of one that could not be read, but the reason."""
@@ -25,10 +48,13 @@ class Prediction:
     classes: tuple[str, ...]  # of the model
     probabilities: NDArray[np.float32] | None  # (C,)
     skipped: str = ""  # why the image could not be read
+    route: Route | None = None  # of a domain bank, where it was asked for
 
     def __eq__(self, other: object) -> bool:
-        """Equal names, reasons and bits."""
-        if not isinstance(other, Prediction) or (self.image, self.skipped) != (other.image, other.skipped):
+        """Equal names, reasons, routes and bits."""
+        if not isinstance(other, Prediction):
+            return False
+        if (self.image, self.skipped, self.route) != (other.image, other.skipped, other.route):
             return False
         mine, theirs = self.probabilities, other.probabilities
         return mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs))
@@ -59,6 +85,8 @@ class Prediction:
             values["top"] = [{"class": name, "probability": p} for name, p in self.top(top)]
         if every and self.probabilities is not None:
             values["probabilities"] = dict(zip(self.classes, self.probabilities.tolist(), strict=True))
+        if self.route is not None:
+            values |= self.route.as_json()
         return values | ({"skipped": self.skipped} if self.skipped else {})
 
 
@@ -83,16 +111,20 @@ def write_predictions(predictions: Sequence[Prediction], format: str, top: int =
     classes = predictions[0].classes if predictions and every else ()
     top = min(top, len(predictions[0].classes)) if predictions else top
     more = [name for k in range(2, top + 1) for name in (f"class_{k}", f"probability_{k}")]
-    writer.writerow(("image", "class", "probability", *more, *(f"p({name})" for name in classes), "skipped"))
-    writer.writerows(_cells(one, top, len(classes)) for one in predictions)
+    routed = ("domain", "posterior", "unknown") if any(one.route for one in predictions) else ()
+    writer.writerow(("image", "class", "probability", *more, *(f"p({name})" for name in classes), *routed, "skipped"))
+    writer.writerows(_cells(one, top, len(classes), bool(routed)) for one in predictions)
     return text.getvalue()
 
 
-def _cells(one: Prediction, top: int, classes: int) -> Iterator[str]:
+def _cells(one: Prediction, top: int, classes: int, routed: bool) -> Iterator[str]:
     yield one.image
     best: list[tuple[str, float]] = one.top(top)
     for k in range(top):
         yield from (best[k][0], f"{best[k][1]:.6f}") if best else ("", "")
     if classes:
         yield from (f"{p:.6f}" for p in one.probabilities) if one.probabilities is not None else [""] * classes
+    if routed:
+        route = one.route
+        yield from (route.domain, f"{route.posterior:.6f}", "yes" if route.unknown else "no") if route else [""] * 3
     yield one.skipped

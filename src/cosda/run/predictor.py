@@ -17,6 +17,7 @@ from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model, load
 from cosda.models.network import to_device
+from cosda.run.answers import answering, answers
 from cosda.run.evaluate import EVALUATION_BATCH, probabilities
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
@@ -33,8 +34,10 @@ class Predictor:
     Args:
         model: a model, of which it keeps a copy, or the folder of one.
         device: auto, cpu, cuda, cuda:1, …
-        domain: for a model that has a mask for each domain, the one that the images are from.
+        domain: the domain that the images are from. A model with a mask for each domain must be told; a domain bank
+            then answers by that domain's expert alone, and finds the domain of each image by itself where it is not.
         batch_size: how many images are computed together at most.
+        experts_in_memory: how many experts of a domain bank are kept ready; the others are made anew when needed.
 
     Example:
         >>> predictor = cosda.Predictor("adapted-model")
@@ -49,6 +52,7 @@ class Predictor:
         device: str | torch.device = "auto",
         domain: str | None = None,
         batch_size: int = EVALUATION_BATCH,
+        experts_in_memory: int | None = None,
     ) -> None:
         if batch_size < 1:
             raise CosdaError(f"batch_size is {batch_size}; at least one image must be computed at a time.")
@@ -56,25 +60,26 @@ class Predictor:
         self.batch_size = batch_size
         with Machine(device=str(device)).open() as opened:
             self.device = opened
-            self._network = to_device(self.model.network.for_domain(domain), opened).eval()
+            self._network = to_device(answering(self.model.network, domain, experts_in_memory), opened).eval()
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the probabilities."""
         return self.model.classes
 
-    def predict(self, images: Any) -> list[Prediction]:
+    def predict(self, images: Any, explain: bool = False) -> list[Prediction]:
         """The class of each image with its probability, in the order in which they were given.
 
         Args:
             images: as in `probabilities`.
+            explain: also say which domain a domain bank takes each image for.
 
         Raises:
-            CosdaError: as in `probabilities`.
+            CosdaError: as in `probabilities`; or there is nothing to explain.
         """
         domain = self._read(images)
-        scores = self._scores(domain)
-        return [Prediction(name, self.classes, row) for name, row in zip(domain.names, scores, strict=True)]
+        rows = zip(domain.names, *answers(self._network, self._loader(domain), explain), strict=True)
+        return [Prediction(name, self.classes, row, route=route) for name, row, route in rows]
 
     def probabilities(self, images: Any) -> NDArray[np.float32]:
         """The probability (N, C) of each class for each image, in the order in which they were given.
@@ -87,7 +92,7 @@ class Predictor:
         Raises:
             CosdaError: something is no image, or cannot be read.
         """
-        return self._scores(self._read(images))
+        return probabilities(self._network, self._loader(self._read(images)))
 
     def _read(self, images: Any) -> Domain:
         domain = load_domain([images] if self._is_one(images) else images, labels=False)
@@ -106,13 +111,12 @@ class Predictor:
         ends = (shape[-1:], shape[:1]) if isinstance(images, torch.Tensor) else (shape[-1:],)
         return len(shape) == 3 and any(end in ((1,), (3,)) for end in ends)
 
-    def _scores(self, domain: Domain) -> NDArray[np.float32]:
+    def _loader(self, domain: Domain) -> Loader:
         preprocessing, items = self.model.preprocessing, domain.items
         if isinstance(items, Undecoded):
             items = _Images(items, round(preprocessing.size * MARGIN))
         # One pass over all of them, because what a pass does may depend on how many images it has seen (`bn_folding`).
-        loader = Loader(items, everything(len(domain)), preprocessing, self.device, self.batch_size)
-        return probabilities(self._network, loader)
+        return Loader(items, everything(len(domain)), preprocessing, self.device, self.batch_size)
 
 
 class _Images(Decoder):

@@ -11,7 +11,9 @@ from cosda.cli.commands.demo import demo
 from cosda.cli.commands.doctor import doctor
 from cosda.cli.commands.evaluate import evaluate
 from cosda.cli.commands.methods import methods
+from cosda.cli.commands.model import model
 from cosda.cli.commands.predict import predict
+from cosda.cli.commands.profile import profile
 from cosda.cli.commands.report import report
 from cosda.cli.commands.run import run
 from cosda.cli.commands.source import source
@@ -23,6 +25,8 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     adapt,
     predict,
     evaluate,
+    model,
+    profile,
     run,
     bench,
     report,

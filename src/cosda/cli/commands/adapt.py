@@ -9,7 +9,6 @@ import typer
 
 from cosda.cli.options import (
     Adaptation,
-    DomainName,
     Following,
     Images,
     Method,
@@ -37,7 +36,15 @@ def adapt(
     place: Place,
     following: Following,
     method: Method = "cosda",
-    domain: DomainName = None,
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            "--domain",
+            metavar="NAME",
+            help="Name of the new domain, and so of its expert or mask; default: that of the folder. Only models with "
+            "masks (gsfda) must be told.",
+        ),
+    ] = None,
     check: Annotated[
         Path | None,
         typer.Option(
@@ -53,7 +60,12 @@ def adapt(
     The old model stays as it is. Folder names and labels of the images mean nothing here and are not read. Recommended,
     where earlier domains matter too: --method aad --carry interpolate=0.5 (docs/carry.md).
 
+    With --carry bank, what the model knew stays to the bit: the new domain gets a small expert beside it, and each
+    image finds its expert by itself. 'cosda model' shows the experts, and takes one out again.
+
     Example:  cosda adapt print-model photos/new-site --to adapted-model
+
+    Example:  cosda adapt print-model photos/new-site --to bank --carry bank
     """
     from cosda import api
     from cosda.cli.tables import print_check

@@ -83,6 +83,8 @@ def bench(
     others; the exit code is then 1.
 
     Example:  cosda bench digits --methods source,cosda --pairs "print>hand,hand>print" --seeds 3
+
+    Example:  cosda bench digits --methods aad,nrc --chains default --carry last,bank
     """
     from cosda.bench.jobs import expand
     from cosda.bench.run import run_jobs

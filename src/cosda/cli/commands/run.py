@@ -44,9 +44,12 @@ def run(
 ) -> None:
     """Adapt along a chain of domains; measure all after each.
 
-    Goes on where it was interrupted; a finished run is only shown.
+    Goes on where it was interrupted; a finished run is only shown. With --carry bank each target leaves an expert
+    beside the source model, which stays as it is; what is measured finds the domain of each image by itself.
 
     Example:  cosda run digits --domains print,outline,colour,hand --method cosda
+
+    Example:  cosda run digits --domains print,outline,colour,hand --method aad --carry bank
     """
     from cosda import api
     from cosda.cli.tables import print_run
