@@ -80,9 +80,10 @@ class Bank(CarryRule):
 
     def _see_base(self, bank: DomainBank, target: Target) -> None:
         """Where the base has no profile, make one of what its BatchNorm layers remember, or say what is missing."""
-        if bank.profile is not None or bank.base.profile is not None:
+        if bank.profile is not None:
             return
-        bank.base.profile = bank.gauge.remembered(bank.known[0], target.image())
+        if bank.base.profile is None:  # one of the other kind, of a frozen encoder or not, is left alone
+            bank.base.profile = bank.gauge.remembered(bank.known[0], target.image())
         advice = "'cosda profile MODEL FOLDER' makes one from images of the kind that it was trained on."
         if bank.profile is None:
             target.note(
