@@ -15,6 +15,18 @@ from cosda.files import Json
 
 
 @dataclass(frozen=True)
+class Sent:
+    """Where a domain bank sent the test images of one domain, as shares of these images."""
+
+    images: int
+    experts: Mapping[str, float]  # by domain, the base's first: the share for which it was the most likely one
+    own: str | None  # the expert for such images; None where there is none yet
+    mixed: float  # answered by several experts
+    unknown: float  # resemble no known domain
+    crossfitted: bool  # whether each was routed by a profile of its domain that was made without it
+
+
+@dataclass(frozen=True)
 class Run:
     """A run folder as read back."""
 
@@ -68,6 +80,40 @@ class Run:
         if any(cell not in found for row in wanted for cell in row):
             return None
         return [[found[cell] for cell in row] for row in wanted]
+
+    def routing(self, stage: int | None = None) -> dict[str, Sent]:
+        """Where the bank that a stage handed on sent the images of each domain; empty where it is no bank.
+
+        Without ``stage``, after the last one that was measured.
+        """
+        if stage is None:
+            stage = max((record["stage"] for record in self.of("routing")), default=0)
+        return {record["domain"]: self._sent(record) for record in self.of("routing", stage=stage)}
+
+    def _sent(self, record: Mapping[str, Any]) -> Sent:
+        domain, images = record["domain"], sum(record["sent"])
+        experts = {name: count / images for name, count in zip(record["known"], record["sent"], strict=True)}
+        own = domain if domain in experts else None
+        if own is None and domain == self.domains[0]:
+            own = record["known"][0]  # the base's, which knows its domain by another name
+        mixed, unknown = record["mixed"] / images, record["unknown"] / images
+        return Sent(images, experts, own, mixed, unknown, bool(record["crossfitted"]))
+
+    def base_accuracy(self, domain: str) -> float | None:
+        """The accuracy of a bank's base; None where it was not measured, as in a run that began with experts."""
+        if self.routing(0):
+            return None
+        return self._one_accuracy("accuracy", stage=0, domain=domain)
+
+    def expert_accuracy(self, domain: str) -> float | None:
+        """The accuracy of a domain's own expert, its domain being known; None where it was not measured."""
+        if domain == self.domains[0]:
+            return self.base_accuracy(domain)
+        return self._one_accuracy("expert", domain=domain)
+
+    def _one_accuracy(self, kind: str, **wanted: Any) -> float | None:
+        found = [self.accuracy(record) for record in self.of(kind, epoch=None, split="test", **wanted)]
+        return found[-1] if found else None
 
     def summary(self) -> Json:
         """The matrix and every measure of it by name; no measure while a cell of the matrix is missing."""

@@ -103,6 +103,15 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Expert:
+    """What two domain banks have for one domain after their last stage."""
+
+    domain: str
+    accuracy: Number  # of its own expert, the domain being known
+    found: Number  # the share of its images that were sent to it, the domain being unknown
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All that differs between two runs."""
 
@@ -114,6 +123,7 @@ class Comparison:
     environment: tuple[Difference, ...]
     missing: Mapping[str, str]  # "a" or "b" -> why it has no results
     accuracy: tuple[Measured, ...]
+    experts: tuple[Expert, ...]  # of the domains of both; none where no run is of a domain bank
     summary: tuple[Number, ...]
     cost: tuple[Number, ...]
 
@@ -127,8 +137,10 @@ class Comparison:
             name: [one.as_json() for one in getattr(self, name)] for name in ("identity", "settings", "environment")
         }
         accuracy = [{"after": at.after, "domains": [_json(one) for one in at.domains]} for at in self.accuracy]
+        experts = [{"domain": o.domain, "accuracy": _json(o.accuracy), "found": _json(o.found)} for o in self.experts]
         cost = [{"name": one.name, "a": one.a, "b": one.b, "ratio": one.ratio} for one in self.cost]
-        results = {"accuracy": accuracy, "summary": [_json(one) for one in self.summary], "cost": cost}
+        summary = [_json(one) for one in self.summary]
+        results = {"accuracy": accuracy, "experts": experts, "summary": summary, "cost": cost}
         return {**runs, "warnings": list(self.warnings), **differing, **results}
 
 
@@ -149,6 +161,7 @@ def compare(first: Path, second: Path) -> Comparison:
         environment=environment,
         missing={side: reason for side, reason in (("a", reason_a), ("b", reason_b)) if reason},
         accuracy=tuple(_accuracy(a, b, matrix_a, matrix_b)) if measured else (),
+        experts=tuple(_experts(a, b)),
         summary=_numbers(_summary(matrix_a), _summary(matrix_b)),
         cost=cost,
     )
@@ -164,7 +177,7 @@ def _read(path: Path) -> Run:
             f"{path} is the training of a source model. Only runs can be compared: folders of 'cosda run'."
         )
     try:
-        _ = run.label, run.seed, run.matrix(), _settings(run), _cost(run)
+        _ = run.label, run.seed, run.matrix(), run.routing(), _settings(run), _cost(run)
         _ = [run.config[key] for key in IDENTITY]
     except DAMAGED as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
@@ -232,6 +245,22 @@ def _accuracy(a: Run, b: Run, matrix_a: Matrix, matrix_b: Matrix) -> Iterator[Me
         own = tuple(Number(d, _cell(matrix_a, i, i), _cell(matrix_b, j, j)) for d, i, j in shared)
         end = tuple(Number(d, _cell(matrix_a, -1, i), _cell(matrix_b, -1, j)) for d, i, j in shared)
         yield from (Measured("its own stage", own), Measured("the last stage", end))
+
+
+def _experts(a: Run, b: Run) -> Iterator[Expert]:
+    """The experts for the domains of both runs, if one of them is of a domain bank."""
+    if not (a.routing() or b.routing()):
+        return
+    for domain in (domain for domain in a.domains if domain in b.domains):
+        accuracy, found = zip(_expert(a, domain), _expert(b, domain), strict=True)
+        yield Expert(domain, Number("accuracy", *accuracy), Number("found", *found))
+
+
+def _expert(run: Run, domain: str) -> tuple[float | None, float | None]:
+    sent = run.routing().get(domain)
+    if sent is None:
+        return None, None
+    return run.expert_accuracy(domain), sent.experts[sent.own] if sent.own else None
 
 
 def _cell(matrix: Matrix, stage: int, domain: int) -> float | None:

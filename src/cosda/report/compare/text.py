@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cosda import metrics
-from cosda.report.compare.comparison import Comparison, Difference, Number
+from cosda.report.compare.comparison import Comparison, Difference, Expert, Number
 from cosda.report.model.numbers import EMPTY, percent
 from cosda.report.model.settings import show
 
@@ -22,10 +22,16 @@ def tables(comparison: Comparison) -> Iterator[tuple[str, Rows]]:
     if comparison.accuracy:
         rows = [{"after": at.after} | {n.name: _change(n) for n in at.domains} for at in comparison.accuracy]
         yield "Accuracy, %: A → B (difference)", rows
+    if comparison.experts:
+        yield "Experts, %: A → B (difference)", [_expert(one) for one in comparison.experts]
     if comparison.summary:
         yield "Summary, % and percentage points", [_summary(number) for number in comparison.summary]
     if comparison.cost:
         yield "Cost", [_cost(number) for number in comparison.cost]
+
+
+def _expert(one: Expert) -> dict[str, str]:
+    return {"domain": one.domain, "own expert": _change(one.accuracy), "images sent to it": _change(one.found)}
 
 
 def _summary(number: Number) -> dict[str, str]:

@@ -9,6 +9,7 @@ from cosda.report.figures.confusions import CONFUSIONS
 from cosda.report.figures.epochs import EPOCHS
 from cosda.report.figures.features import FEATURES
 from cosda.report.figures.matrices import MATRICES
+from cosda.report.figures.routing import ROUTING
 from cosda.report.figures.stages import STAGES
 from cosda.report.figures.trade_off import TRADE_OFF
 
@@ -20,6 +21,7 @@ FIGURES: Registry[FigureKind] = Registry(
         "trade-off": TRADE_OFF,
         "stages": STAGES,
         "matrices": MATRICES,
+        "routing": ROUTING,
         "epochs": EPOCHS,
         "classes": CLASSES,
         "confusions": CONFUSIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from cosda.report.figures.base import Figure, FigureKind, Panel
-from cosda.report.figures.style import SEQUENTIAL, Palette, Plot, label, rounded, stage_names, ticks
+from cosda.report.figures.style import Palette, Plot, framed_map, label, stage_names
 from cosda.report.model.groups import Group, Section
 from cosda.report.model.numbers import percent
 
@@ -26,44 +26,21 @@ def matrices(section: Section, colours: Palette) -> Figure | None:
 def heat_map(section: Section, group: Group) -> Plot:
     """The accuracy matrix of one method, mean over seeds; the diagonal (a domain's own stage) is framed."""
     matrix = group.mean_matrix()
-    size = len(matrix)
     domains, stages = [label(name, 14) for name in section.domains], stage_names(section.domains)
     lowest = min(value for other in section.finished for row in other.mean_matrix() for value in row)
-    frame = {"type": "rect", "line": {"color": "#e0823d", "width": 2}}
-    return {
-        "data": [
-            {
-                "type": "heatmap",
-                "z": [[rounded(100 * value) for value in row] for row in matrix],
-                "text": [[percent(value) for value in row] for row in matrix],
-                "texttemplate": "%{text}",
-                "hoverinfo": "text",
-                "hovertext": [
-                    [f"{label(stage)}<br>{domain}: {percent(v)}" for domain, v in zip(domains, row, strict=True)]
-                    for stage, row in zip(stages, matrix, strict=True)
-                ],
-                # One scale for all methods of a section, so that equal colours are equal numbers.
-                "zmin": math.floor(lowest * 10) * 10,
-                "zmax": 100,
-                "colorscale": SEQUENTIAL,
-                "showscale": False,
-                "xgap": 2,
-                "ygap": 2,
-            }
+    return framed_map(
+        matrix,
+        texts=[[percent(value) for value in row] for row in matrix],
+        hovers=[
+            [f"{label(stage)}<br>{domain}: {percent(v)}" for domain, v in zip(domains, row, strict=True)]
+            for stage, row in zip(stages, matrix, strict=True)
         ],
-        "layout": {
-            "height": 74 + 40 * size,
-            "margin": {"l": 8, "r": 8, "t": 34, "b": 8},
-            "xaxis": {**ticks(domains), "side": "top", "showgrid": False, "fixedrange": True},
-            "yaxis": {
-                **ticks([label(stage, 20) for stage in stages]),
-                "autorange": "reversed",
-                "showgrid": False,
-                "fixedrange": True,
-            },
-            "shapes": [{**frame, "x0": i - 0.48, "x1": i + 0.48, "y0": i - 0.48, "y1": i + 0.48} for i in range(size)],
-        },
-    }
+        columns=domains,
+        rows=[label(stage, 20) for stage in stages],
+        frames=[(i, i) for i in range(len(matrix))],
+        # One scale for all methods of a section, so that equal colours are equal numbers.
+        lowest=math.floor(lowest * 10) * 10,
+    )
 
 
 MATRICES = FigureKind("accuracy matrices as heat maps", matrices)

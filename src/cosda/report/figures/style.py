@@ -35,7 +35,7 @@ COLOURS = (
 )
 DASHES = ("solid", "dash", "dot", "dashdot")
 SOURCE_COLOUR, TARGET_COLOUR = "#d73027", "#4575b4"  # of the paper's t-SNE figure
-FAINT = "#8a8a8a"
+FAINT, FRAME = "#8a8a8a", "#e0823d"
 SEQUENTIAL = [[0.0, "#f5ecdc"], [0.5, "#b3d0cd"], [0.78, "#5a9aab"], [0.8, "#3c7f97"], [1.0, "#1b4f72"]]
 
 
@@ -79,3 +79,53 @@ def ticks(texts: Sequence[str]) -> dict[str, Any]:
 def rounded(value: float | None) -> float | None:
     """Six digits after the point are more than a screen shows; JSON has no NaN, so it becomes a gap."""
     return round(value, 6) if value is not None and math.isfinite(value) else None
+
+
+def framed_map(
+    matrix: Sequence[Sequence[float]],
+    *,
+    texts: Sequence[Sequence[str]],
+    hovers: Sequence[Sequence[str]],
+    columns: Sequence[str],
+    rows: Sequence[str],
+    frames: Sequence[tuple[int, int]],
+    lowest: float = 0,
+) -> Plot:
+    """A heat map of fractions, shown in percent with a text in each cell.
+
+    Args:
+        matrix: the fractions, row by row.
+        texts: what stands in the cells.
+        hovers: what a pointer shows.
+        columns: their names, as `label` makes them; so are those of the ``rows``.
+        rows: their names.
+        frames: row and column of the cells that are marked.
+        lowest: the percentage that has the faintest colour.
+    """
+    frame = {"type": "rect", "line": {"color": FRAME, "width": 2}}
+    axis = {"showgrid": False, "fixedrange": True}
+    return {
+        "data": [
+            {
+                "type": "heatmap",
+                "z": [[rounded(100 * value) for value in row] for row in matrix],
+                "text": texts,
+                "texttemplate": "%{text}",
+                "hoverinfo": "text",
+                "hovertext": hovers,
+                "zmin": lowest,
+                "zmax": 100,
+                "colorscale": SEQUENTIAL,
+                "showscale": False,
+                "xgap": 2,
+                "ygap": 2,
+            }
+        ],
+        "layout": {
+            "height": 74 + 40 * len(matrix),
+            "margin": {"l": 8, "r": 8, "t": 34, "b": 8},
+            "xaxis": {**ticks(columns), "side": "top", **axis},
+            "yaxis": {**ticks(rows), "autorange": "reversed", **axis},
+            "shapes": [{**frame, "x0": x - 0.48, "x1": x + 0.48, "y0": y - 0.48, "y1": y + 0.48} for y, x in frames],
+        },
+    }

@@ -59,7 +59,7 @@ def _upright(table: Table, markup: Markup) -> TextTable:
     parts = any(row.part for row in table.rows)
     seeds = any(row.seeds for row in table.rows)
     kinds = bool(table.stacked) or table.has_published  # a column that says what a line holds
-    names = [table.row_title, *(["stage"] * parts), *(["seeds"] * seeds), *([""] * kinds)]
+    names = [table.row_title, *([table.part_title] * parts), *(["seeds"] * seeds), *([""] * kinds)]
     titles = [column.title for column in table.columns if not table.stacked or column.measure == table.stacked[0]]
     rows: list[tuple[str, ...]] = []
     breaks: set[int] = set()

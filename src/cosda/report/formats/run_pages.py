@@ -13,11 +13,13 @@ from cosda.records.timing import images_per_second, seconds_per_epoch
 from cosda.report.figures import epochs
 from cosda.report.figures.base import Panel, panel_of
 from cosda.report.figures.confusions import confusion_panel, read_confusions
+from cosda.report.figures.routing import routing_map
 from cosda.report.figures.style import stage_names
 from cosda.report.formats.layout import TextTable
 from cosda.report.model.groups import DAMAGED, Group, Section
 from cosda.report.model.numbers import EMPTY, percent
 from cosda.report.model.settings import show
+from cosda.report.tables import experts
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class RunPage:
     section: Section
     group: Group
     matrix: TextTable | None  # accuracy on each domain after each stage, as far as it is measured
+    experts: TextTable | None  # of a domain bank, beside the base and the routed bank
     selection: TextTable | None  # for each stage the chosen epoch, and what the other rules would have chosen
     speed: TextTable | None
     panels: tuple[Panel, ...]
@@ -81,6 +84,11 @@ def _anchors(runs: Sequence[Run]) -> Iterator[str]:
 
 def _page(anchor: str, run: Run, section: Section, group: Group) -> RunPage:
     confusions, notes = _confusions(run)
+    routed = (
+        [panel_of("Routing after the last stage", lambda run: routing_map([run]), run)]
+        if any(run.of("routing"))
+        else []
+    )
     curves = [
         panel_of("Accuracy", epochs.accuracy_curves, run),
         panel_of("Losses", epochs.loss_curves, run),
@@ -93,9 +101,10 @@ def _page(anchor: str, run: Run, section: Section, group: Group) -> RunPage:
         section=section,
         group=group,
         matrix=_readable(_matrix, run),
+        experts=_readable(_experts, run),
         selection=_readable(_selection, run),
         speed=_readable(_speed, run),
-        panels=(*(panel for panel in curves if not panel.is_empty), *confusions),
+        panels=(*(panel for panel in curves if not panel.is_empty), *routed, *confusions),
         notes=notes,
     )
 
@@ -118,6 +127,16 @@ def _matrix(run: Run) -> TextTable | None:
         for stage, name in enumerate(stage_names(run.domains))
     ]
     return TextTable(("stage", *run.domains), tuple(rows)) if known else None
+
+
+def _experts(run: Run) -> TextTable | None:
+    if not run.routing():
+        return None
+    rows = [
+        (domain, *(EMPTY if number is None else percent(number) for number in numbers))
+        for domain, numbers in experts.by_domain(run).items()
+    ]
+    return TextTable(("domain", *(column.title for column in experts.COLUMNS)), tuple(rows))
 
 
 def _selection(run: Run) -> TextTable | None:

@@ -82,6 +82,11 @@ class Section:
         """The groups that have numbers."""
         return [group for group in self.groups if group.counted]
 
+    @property
+    def banks(self) -> list[Group]:
+        """Those of them whose models are domain banks."""
+        return [group for group in self.finished if group.counted[0].routing()]
+
 
 @dataclass(frozen=True)
 class GroupedRuns:
@@ -185,7 +190,7 @@ def _matrix(run: Run) -> tuple[list[list[float]] | None, str]:
         if run.done is None:
             why = f"failed: {run.failure.splitlines()[0].rstrip('.')}" if run.failure else "not finished"
             return None, f"{why}: {_progress(run)}"
-        matrix = run.matrix()
+        matrix, _ = run.matrix(), run.routing()
     except DAMAGED as error:
         return None, f"damaged records: {_describe(error)}"
     if not matrix:

@@ -69,7 +69,7 @@ class Row:
     name: str
     cells: tuple[Cell, ...]  # one a column
     seeds: str = ""  # how many stand behind it: "3" or "2 of 3"; "" where seeds are not what is counted
-    part: str = ""  # which part of the method's chain: a stage
+    part: str = ""  # which part of the method's chain: a stage or a domain
     problems: tuple[str, ...] = ()  # runs that gave no numbers, and why
 
 
@@ -106,6 +106,7 @@ class Table:
     rows: tuple[Row, ...]
     kind: str = ""  # its name in the registry
     row_title: str = "method"  # what a row is
+    part_title: str = "stage"  # what its part is
     stacked: tuple[str, ...] = ()  # measures that every column title has; in text they stand below each other
     folded: bool = False  # whether a page shows its title alone until a reader opens it
     tests: tuple[PairedTest, ...] = ()

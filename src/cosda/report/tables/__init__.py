@@ -8,9 +8,11 @@ from cosda.report.tables.adapted import ADAPTED
 from cosda.report.tables.base import TableKind
 from cosda.report.tables.chains import CHAINS
 from cosda.report.tables.classes import CLASSES
+from cosda.report.tables.experts import EXPERTS
 from cosda.report.tables.final import FINAL
 from cosda.report.tables.matrix import MATRIX
 from cosda.report.tables.pairs import PAIRS
+from cosda.report.tables.routing import ROUTING
 from cosda.report.tables.rules import RULES
 from cosda.report.tables.summary import SUMMARY
 
@@ -27,6 +29,8 @@ TABLES: Registry[TableKind] = Registry(
         "summary": SUMMARY,
         "final": FINAL,
         "adapted": ADAPTED,
+        "experts": EXPERTS,
         "matrix": MATRIX,
+        "routing": ROUTING,
     },
 )
