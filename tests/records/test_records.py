@@ -15,7 +15,7 @@ import pytest
 from cosda.errors import CosdaError
 from cosda.files import digest, write_json
 from cosda.records.folder import RunFolder
-from cosda.records.run import Run, find_runs, read_run
+from cosda.records.run import Run, Sent, find_runs, read_run
 from cosda.report import render_report
 from cosda.report.model.groups import group_runs
 
@@ -255,6 +255,45 @@ def test_the_headline_decides_which_accuracy():
     record = accuracy(0, "one", 0.9)
     assert a_run([]).accuracy(record) == pytest.approx(0.9)
     assert a_run([], headline="per-class").accuracy(record) == pytest.approx(0.5)  # 0 of 10 and 90 of 90
+
+
+def routing(stage, domain, known, sent, **more):
+    facts = {"known": known, "sent": sent, "mixed": 0, "unknown": 0, "crossfitted": False, **more}
+    return {"kind": "routing", "stage": stage, "domain": domain, **facts}
+
+
+def test_where_a_bank_sent_the_images_of_each_domain():
+    first = [routing(1, "one", ["one", "two"], [9, 1]), routing(1, "three", ["one", "two"], [5, 5], unknown=9)]
+    last = [routing(2, "one", ["one", "two", "three"], [7, 2, 1], mixed=4, crossfitted=True)]
+    run = a_run(first + last)
+    sent = run.routing(1)["three"]
+    assert sent == Sent(10, {"one": 0.5, "two": 0.5}, None, 0.0, 0.9, False)  # there was no expert for it yet
+    assert run.routing() == run.routing(2)
+    assert run.routing()["one"] == Sent(10, {"one": 0.7, "two": 0.2, "three": 0.1}, "one", 0.4, 0.0, True)
+    assert a_run(full_records()).routing() == {}
+
+
+def test_a_base_that_knows_the_source_by_another_name_is_its_own_expert():
+    known = ["source", "two"]
+    run = a_run(
+        [routing(1, "one", known, [3, 1]), routing(1, "two", known, [0, 4]), routing(1, "three", known, [2, 2])]
+    )
+    assert [sent.own for sent in run.routing().values()] == ["source", "two", None]
+
+
+def test_a_base_and_its_experts_have_accuracies_of_their_own():
+    expert = accuracy(1, "two", 0.72) | {"kind": "expert"}
+    run = a_run([*full_records(), routing(1, "one", ["one", "two"], [1, 0]), expert])
+    assert [run.base_accuracy(name) for name in run.domains] == pytest.approx([row[0] for row in R])
+    assert run.expert_accuracy("one") == pytest.approx(R[0][0])  # the base is the expert of the source
+    assert run.expert_accuracy("two") == pytest.approx(0.72)
+    assert run.expert_accuracy("three") is None
+
+
+def test_a_run_that_began_with_a_bank_did_not_measure_its_base():
+    run = a_run([*full_records(), routing(0, "one", ["one", "zero"], [1, 0])])
+    assert run.base_accuracy("two") is None
+    assert run.expert_accuracy("one") is None
 
 
 def test_records_are_chosen_by_kind_and_fields():

@@ -73,6 +73,10 @@ def test_what_cannot_be_redrawn_says_why() -> None:
         reselect(stored(), "snd")
     with pytest.raises(CosdaError, match="Did you mean"):
         reselect(stored(), "orcale")
+    banked = stored()
+    carried = {"kind": "carried", "stage": 1, "rule": "bank", "share": 0.0}
+    with pytest.raises(CosdaError, match=r"not the model of an epoch \(carry 'bank'\)"):
+        reselect(Run(banked.path, banked.config, (*banked.records, carried), (), {}), "oracle")
     untrained = stored()
     kept = tuple(r for r in untrained.records if r["kind"] != "loss")
     assert reselect(Run(untrained.path, untrained.config, kept, (), {}), "snd").matrix() == untrained.matrix()

@@ -16,6 +16,7 @@ from stored_runs import (
     SCRIPT,
     SOURCE,
     WriteRun,
+    write_bank_run,
     write_paper_runs,
     write_run,
 )
@@ -61,6 +62,17 @@ def runs(runs_folder: Path) -> list[Run]:
 def paper_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """Runs on benchmarks of which the paper has numbers."""
     return find_runs([write_paper_runs(tmp_path_factory.mktemp("paper"))])
+
+
+@pytest.fixture(scope="session")
+def bank_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """A domain bank with two seeds beside the source model, and one whose target images were routed cross-fitted."""
+    runs = tmp_path_factory.mktemp("bank")
+    for seed, matrix in SOURCE.items():
+        write_run(runs / f"digits-source-s{seed}", matrix, label="source", seed=seed)
+        write_bank_run(runs / f"digits-aad-s{seed}-bank", seed)
+    write_bank_run(runs / "letters-aad-s0-bank", benchmark="letters", protocol="transductive")
+    return find_runs([runs])
 
 
 @pytest.fixture(scope="session")

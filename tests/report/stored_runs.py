@@ -38,6 +38,22 @@ NO_DUAL_SPEED = {
     0: [[98, 60, 50], [85, 78, 54], [62, 70, 72]],
     1: [[96, 62, 52], [83, 80, 56], [66, 68, 74]],
 }
+BANK = {
+    0: [[98, 60, 50], [98, 80, 48], [97, 81, 74]],
+    1: [[96, 62, 52], [96, 84, 50], [96, 83, 78]],
+}
+BANK_EXPERTS = {0: [80, 76], 1: [84, 78]}  # colour and hand
+# A line for each stage, for each domain: images sent to each expert, mixed and unknown.
+BANK_ROUTING = {
+    0: [
+        [([98, 2], 4, 0), ([1, 99], 2, 0), ([70, 30], 60, 95)],
+        [([90, 8, 2], 12, 1), ([3, 97, 0], 6, 0), ([0, 1, 99], 0, 2)],
+    ],
+    1: [
+        [([100, 0], 2, 0), ([3, 97], 2, 0), ([80, 20], 50, 91)],
+        [([94, 6, 0], 10, 1), ([5, 95, 0], 8, 0), ([0, 0, 100], 0, 0)],
+    ],
+}
 HOSTILE = {0: [[90, 40], [70, 65]]}
 
 # Benchmarks of the paper, with made-up numbers of ours.
@@ -229,13 +245,33 @@ def _accuracy(stage: int, epoch: int | None, domain: str, correct: Correct) -> d
     return {"kind": "accuracy", "stage": stage, "epoch": epoch, "domain": domain, "split": "test", **counts}
 
 
+def write_bank_run(folder: Path, seed: int = 0, **config: Any) -> Path:
+    """The run of a domain bank along CHAIN."""
+    write_run(folder, BANK[seed], label="aad (carry bank)", seed=seed, ablation=None, **config)
+    records = []
+    for stage, of_stage in enumerate(BANK_ROUTING[seed], start=1):
+        for domain, (sent, mixed, unknown) in zip(CHAIN, of_stage, strict=True):
+            facts = {"known": CHAIN[: stage + 1], "sent": sent, "mixed": mixed, "unknown": unknown}
+            facts["crossfitted"] = config.get("protocol") == "transductive" and domain in CHAIN[1 : stage + 1]
+            records.append({"kind": "routing", "stage": stage, "domain": domain, **facts})
+        correct = BANK_EXPERTS[seed][stage - 1]
+        records.append({**_accuracy(stage, None, CHAIN[stage], correct), "kind": "expert"})
+    add_records(folder, records)
+    return folder
+
+
+def add_records(folder: Path, records: Sequence[dict[str, Any]]) -> None:
+    """Write more records."""
+    with (folder / "records.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+
+
 def add_confusions(folder: Path, stage: int, of_domains: Sequence[Any]) -> None:
     """Confusion matrices after a stage, one a domain of the chain."""
     (folder / "confusion").mkdir(exist_ok=True)
     arrays = {f"d{i}": np.array(counts, np.int32) for i, counts in enumerate(of_domains)}
     np.savez_compressed(folder / "confusion" / f"stage-{stage}.npz", allow_pickle=False, **arrays)
-    with (folder / "records.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"kind": "confusion", "stage": stage, "file": f"confusion/stage-{stage}.npz"}) + "\n")
+    add_records(folder, [{"kind": "confusion", "stage": stage, "file": f"confusion/stage-{stage}.npz"}])
 
 
 def add_timing(folder: Path, epochs: int, stage: int = 1) -> None:

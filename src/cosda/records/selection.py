@@ -122,8 +122,8 @@ def reselect(run: Run, rule: str) -> Run:
     carry = next((r["rule"] for r in run.of("carried", stage=1)), "last")
     if carry != "last":
         raise CosdaError(
-            f"the run hands on a mean of models (carry '{carry}'), and its epochs were measured without it; "
-            f"to see it under another rule, run it with --select {rule}"
+            f"what the run hands on is not the model of an epoch (carry '{carry}'), and only those were measured after "
+            f"each epoch; to see it under another rule, run it with --select {rule}"
         )
     found = candidates(run, 1)
     if not found:  # nothing was trained, so there is nothing to choose

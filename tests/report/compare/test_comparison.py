@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from stored_runs import BN, COSDA, SOURCE, write_run
+from stored_runs import BN, COSDA, SOURCE, add_records, write_bank_run, write_run
 
 from cosda import metrics
 from cosda.__main__ import main
@@ -262,3 +262,32 @@ def test_comparing_needs_no_torch() -> None:
     code = "import cosda.report.compare.comparison, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "plotly", "sklearn"} & set(done.stdout.split())
+
+
+# --- Domain banks -----------------------------------------------------------------------------------------------------
+
+
+def test_two_banks(tmp_path: Path) -> None:
+    found = compare(write_bank_run(tmp_path / "a"), write_bank_run(tmp_path / "b", seed=1))
+    assert text(found, "Experts") == [
+        {"domain": "print", "own expert": "98.00 → 96.00 (-2.00)", "images sent to it": "90.00 → 94.00 (+4.00)"},
+        {"domain": "colour", "own expert": "80.00 → 84.00 (+4.00)", "images sent to it": "97.00 → 95.00 (-2.00)"},
+        {"domain": "hand", "own expert": "76.00 → 78.00 (+2.00)", "images sent to it": "99.00 → 100.00 (+1.00)"},
+    ]
+    (colour,) = (one for one in found.as_json()["experts"] if one["domain"] == "colour")
+    assert (colour["accuracy"]["a"], colour["accuracy"]["b"]) == (0.8, 0.84)
+    assert colour["found"]["difference"] == pytest.approx(-0.02)
+
+
+def test_a_bank_and_a_single_model(tmp_path: Path, cosda: Path) -> None:
+    found = compare(cosda, write_bank_run(tmp_path / "bank"))
+    assert text(found, "Experts")[2] == {"domain": "hand", "own expert": "– → 76.00", "images sent to it": "– → 99.00"}
+    assert found.as_json()["experts"][0]["found"] == {"name": "found", "a": None, "b": 0.9, "difference": None}
+    assert not compare(cosda, cosda).experts
+
+
+def test_a_bank_with_damaged_routing_is_an_error(tmp_path: Path, cosda: Path) -> None:
+    bank = write_bank_run(tmp_path / "bank")
+    add_records(bank, [{"kind": "routing", "stage": 2, "domain": "hand", "known": ["print"], "sent": []}])
+    with pytest.raises(CosdaError, match="is damaged"):
+        compare(cosda, bank)

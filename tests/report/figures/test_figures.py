@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored_runs import COSDA, SOURCE, WriteRun, add_confusions, office_epochs
+from stored_runs import COSDA, SOURCE, WriteRun, add_confusions, add_records, office_epochs, write_bank_run
 
 from cosda.records.run import Run, read_run
-from cosda.report.figures import classes, epochs, style, trade_off
+from cosda.report.figures import classes, epochs, routing, style, trade_off
 from cosda.report.figures.confusions import confusion_panel, confusions, read_confusions
 from cosda.report.formats.run_pages import run_pages
 from cosda.report.model.groups import Section, group_runs
@@ -71,6 +71,60 @@ def test_names_of_points_do_not_meet() -> None:
     sides = [t["textposition"] for t in figure["data"] if t["mode"] == "markers+text"]
     assert len(sides[:-1]) == len(set(sides[:-1]))
     assert sides[-1] == "middle left"  # at the right edge towards the middle
+
+
+# --- Routing ----------------------------------------------------------------------------------------------------------
+
+
+def test_where_images_of_each_domain_went(bank_runs: list[Run]) -> None:
+    section = next(section for section in group_runs(bank_runs).sections if section.benchmark == "digits")
+    figure = routing.routing(section, style.palette([section]))
+    assert figure is not None
+    (panel,) = figure.panels  # the source model is no bank
+    assert (panel.title, panel.group) == ("aad (carry bank)", "aad (carry bank)")
+    assert panel.plot is not None
+    (heat_map,) = panel.plot["data"]
+    assert heat_map["z"] == [[92, 7, 1], [4, 96, 0], [0, 0.5, 99.5]]  # the mean of two seeds
+    assert heat_map["text"][0] == ["92.00", "7.00", "1.00"]
+    assert heat_map["hovertext"][0][1] == (
+        "7.00 % of print<br>to the expert of colour<br>(mixed: 11.00 %, unknown: 1.00 %)"
+    )
+    frames = [(round(shape["x0"] + 0.48), round(shape["y0"] + 0.48)) for shape in panel.plot["layout"]["shapes"]]
+    assert frames == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_frames_are_at_the_own_expert_wherever_it_stands(tmp_path: Path) -> None:
+    folder = write_bank_run(tmp_path / "run")
+    facts = {"known": ["print", "older", "hand"], "sent": [1, 1, 2], "mixed": 0, "unknown": 0, "crossfitted": False}
+    add_records(folder, [{"kind": "routing", "stage": 3, "domain": name, **facts} for name in ("print", "hand")])
+    plot = routing.routing_map([read_run(folder)])
+    assert plot["data"][0]["z"] == [[25, 25, 50]] * 2
+    assert [(shape["x0"], shape["y0"]) for shape in plot["layout"]["shapes"]] == [(-0.48, -0.48), (1.52, 0.52)]
+
+
+def test_without_a_bank_there_is_no_figure_of_routing(runs: list[Run]) -> None:
+    for section in group_runs(runs).sections:
+        assert routing.routing(section, style.palette([section])) is None
+
+
+def test_of_many_domains_the_cells_have_no_decimals(tmp_path: Path, make_run: WriteRun) -> None:
+    names = [f"domain {i}" for i in range(12)]
+    folder = make_run(tmp_path / "run", [[90] * 12] * 12, label="aad (carry bank)", domains=names, ablation=None)
+    facts = {"known": names, "mixed": 0, "unknown": 0, "crossfitted": False}
+    sent = [[201 if i == j else 1 for j in range(12)] for i in range(12)]
+    add_records(
+        folder,
+        [
+            {"kind": "routing", "stage": 11, "domain": name, "sent": row, **facts}
+            for name, row in zip(names, sent, strict=True)
+        ],
+    )
+    section = section_of(read_run(folder))
+    figure = routing.routing(section, style.palette([section]))
+    assert figure is not None
+    assert figure.size == "wide"
+    assert figure.panels[0].plot is not None
+    assert figure.panels[0].plot["data"][0]["text"][1][:3] == ["0", "95", "0"]
 
 
 # --- Epochs -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from stored_runs import AMPERSAND, IMAGE, SCRIPT
 
+from cosda.records.run import Run
+from cosda.report import write_report
 from waiting import HANG
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -288,3 +290,27 @@ def test_everything_but_figures_needs_no_javascript(browser: Browser, file: Path
     assert page.locator("article.run:visible").count() == page.locator("article.run").count() == 11
     assert "preset digits" in page.inner_text("#run-digits-cosda-s1-00aa1")
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_report_on_banks(browser: Browser, bank_runs: list[Run], tmp_path: Path, width: int, scheme: str) -> None:
+    write_report(bank_runs, tmp_path / "report.html", "html")
+    seen = visit(browser, tmp_path / "report.html", width, color_scheme=scheme)
+    page = seen.page
+    folded = page.locator("#section-1 details:has(> .scroll > table[data-kind=routing])")
+    assert not folded.locator("table").is_visible()
+    folded.locator("summary").click()
+    assert rows_of(page, "#section-1 table[data-kind=experts]") == ["aad (carry bank)"] * 4
+    assert folded.locator("tbody tr").first.locator("td").all_inner_texts()[:3] == ["print", "2", "92.00 ± 2.83"]
+    card = page.locator("#section-1 details.figures", has=page.get_by_role("heading", name="Routing", exact=True))
+    card.scroll_into_view_if_needed()
+    expect(card.locator(".heatmap-label text").first).to_have_text("92.00")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.evaluate("location.hash = 'run-digits-aad-s0-bank'")
+    opened = page.locator("article.run:visible")
+    assert "Base, expert, routed" in opened.inner_text()
+    draw_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert seen.complaints == []
+    page.context.close()

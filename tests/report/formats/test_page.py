@@ -78,6 +78,15 @@ def test_golden(tmp_path: Path, make_run: WriteRun) -> None:
     assert made == GOLDEN.read_bytes().decode()
 
 
+def test_golden_of_banks(bank_runs: list[Run]) -> None:
+    """As above, with domain banks among the runs."""
+    made = own_part(render_report(bank_runs, "html"))
+    stored = GOLDEN.with_name("bank.html")
+    if os.environ.get("RENEW_GOLDEN"):
+        stored.write_text(made, encoding="utf-8", newline="\n")
+    assert made == stored.read_bytes().decode()
+
+
 def test_same_folders_same_bytes(runs_folder: Path, page: str) -> None:
     """In another process with another hash seed and another number of threads, from runs in another order."""
     import hashlib

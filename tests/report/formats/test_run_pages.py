@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stored_runs import COSDA, WriteRun, add_confusions, add_timing, office_epochs
+from stored_runs import (
+    COSDA,
+    WriteRun,
+    add_confusions,
+    add_records,
+    add_timing,
+    office_epochs,
+    write_bank_run,
+)
 
 from cosda.records.run import Run, read_run
 from cosda.report.formats.layout import TextTable
 from cosda.report.formats.run_pages import RunPage, run_pages
 from cosda.report.model.groups import group_runs
+
+ROUTING = "Routing after the last measured stage"
 
 
 def page_of(run: Run) -> RunPage:
@@ -59,3 +69,44 @@ def test_the_page_of_an_unfinished_run(tmp_path: Path, make_run: WriteRun) -> No
     assert ("after hand", "last") in [
         row[:2] for row in rows_of(page.selection)
     ]  # what it would choose of the first epoch
+
+
+def test_the_page_of_a_domain_bank(tmp_path: Path) -> None:
+    page = page_of(read_run(write_bank_run(tmp_path / "run")))
+    assert rows_of(page.experts) == (
+        ("print", "98.00", "98.00", "97.00", "1.00"),
+        ("colour", "60.00", "80.00", "81.00", "-1.00"),
+        ("hand", "50.00", "76.00", "74.00", "2.00"),
+        ("average", "69.33", "84.67", "84.00", "0.67"),
+    )
+    panel = next(panel for panel in page.panels if panel.title == ROUTING)
+    assert panel.plot is not None
+    assert panel.plot["data"][0]["z"] == [[90, 8, 2], [3, 97, 0], [0, 1, 99]]
+
+
+def test_the_page_of_a_bank_that_is_not_finished_shows_its_last_stage(tmp_path: Path) -> None:
+    folder = write_bank_run(tmp_path / "run")
+    (folder / "done.json").unlink()
+    kept = [line for line in (folder / "records.jsonl").read_text().splitlines() if '"stage": 2' not in line]
+    (folder / "records.jsonl").write_text("\n".join(kept) + "\n")
+    page = page_of(read_run(folder))
+    assert rows_of(page.experts)[2] == ("hand", "50.00", "–", "–", "–")
+    panel = next(panel for panel in page.panels if panel.title == ROUTING)
+    assert panel.plot is not None
+    assert panel.plot["data"][0]["z"] == [[98, 2], [1, 99], [70, 30]]
+    assert len(panel.plot["layout"]["shapes"]) == 2  # there is no expert for the last domain yet
+
+
+def test_a_run_without_a_bank_says_nothing_of_experts(tmp_path: Path, make_run: WriteRun) -> None:
+    page = page_of(read_run(make_run(tmp_path / "run", COSDA[0], label="cosda")))
+    assert page.experts is None
+    assert ROUTING not in [panel.title for panel in page.panels]
+
+
+def test_damaged_routing_is_a_reason_on_the_page(tmp_path: Path) -> None:
+    folder = write_bank_run(tmp_path / "run")
+    add_records(folder, [{"kind": "routing", "stage": 2, "domain": "print", "known": ["print"], "sent": []}])
+    page = page_of(read_run(folder))
+    assert page.experts is None
+    panel = next(panel for panel in page.panels if panel.title == ROUTING)
+    assert "damaged records" in panel.reason

@@ -25,10 +25,14 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 TEXTS = ["md", "csv", "tex"]
 
 
-@pytest.mark.parametrize("name", [*(f"{name}.{format}" for name in ("report", "paper") for format in TEXTS), "snd.md"])
-def test_golden(runs: list[Run], paper_runs: list[Run], tmp_path: Path, name: str) -> None:
-    rule = "snd" if name == "snd.md" else None
-    write_report(runs if name.startswith("report") else paper_runs, tmp_path / "report", name.split(".")[1], rule)
+SETS = {"report": "runs", "paper": "paper_runs", "bank": "bank_runs"}
+
+
+@pytest.mark.parametrize("name", [*(f"{name}.{format}" for name in SETS for format in TEXTS), "snd.md"])
+def test_golden(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> None:
+    kind, format = name.split(".")
+    rule = "snd" if kind == "snd" else None
+    write_report(request.getfixturevalue(SETS.get(kind, "paper_runs")), tmp_path / "report", format, rule)
     made = (tmp_path / "report").read_bytes()
     stored = GOLDEN / name
     if os.environ.get("RENEW_GOLDEN"):

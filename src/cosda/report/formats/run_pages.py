@@ -84,11 +84,6 @@ def _anchors(runs: Sequence[Run]) -> Iterator[str]:
 
 def _page(anchor: str, run: Run, section: Section, group: Group) -> RunPage:
     confusions, notes = _confusions(run)
-    routed = (
-        [panel_of("Routing after the last stage", lambda run: routing_map([run]), run)]
-        if any(run.of("routing"))
-        else []
-    )
     curves = [
         panel_of("Accuracy", epochs.accuracy_curves, run),
         panel_of("Losses", epochs.loss_curves, run),
@@ -104,7 +99,7 @@ def _page(anchor: str, run: Run, section: Section, group: Group) -> RunPage:
         experts=_readable(_experts, run),
         selection=_readable(_selection, run),
         speed=_readable(_speed, run),
-        panels=(*(panel for panel in curves if not panel.is_empty), *routed, *confusions),
+        panels=(*(panel for panel in curves if not panel.is_empty), *_routing(run), *confusions),
         notes=notes,
     )
 
@@ -173,6 +168,12 @@ def _speed(run: Run) -> TextTable | None:
         )
     header = ("stage", "epochs", "seconds", "seconds per epoch", "images per second", "peak MiB")
     return TextTable(header, tuple(rows)) if rows else None
+
+
+def _routing(run: Run) -> list[Panel]:
+    """Of a domain bank, which experts images went to."""
+    banked = any(run.of("routing"))
+    return [panel_of("Routing after the last measured stage", lambda run: routing_map([run]), run)] if banked else []
 
 
 def _confusions(run: Run) -> tuple[list[Panel], tuple[str, ...]]:
