@@ -381,10 +381,10 @@ def test_one_seed_is_the_short_demonstration(tmp_path: Path, monkeypatch: pytest
     run_demo(tmp_path)
     run_demo(tmp_path, seeds=3)
     short, whole = ([(job.request.method, carry_of(job), job.request.seed) for job in jobs] for jobs in asked)
-    slow = ("aad", "interpolate=0.5")
-    assert short == [("source", None, 0), ("aad", None, 0), ("cosda", None, 0), (*slow, 0)]
+    slow, bank = ("aad", "interpolate=0.5"), ("aad", "bank")
+    assert short == [("source", None, 0), ("aad", None, 0), ("cosda", None, 0), (*slow, 0), (*bank, 0)]
     names = ("source", "shot", "nrc", "aad", "cosda", "cosda+nrc", "cosda+aad")
-    assert whole == [(*row, seed) for row in (*((name, None) for name in names), slow) for seed in range(3)]
+    assert whole == [(*row, seed) for row in (*((name, None) for name in names), slow, bank) for seed in range(3)]
 
 
 # --- The command ------------------------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from cosda.run.machine import Machine
 CHAIN = ("print", "outline", "colour", "hand")
 SHORT = ("source", "aad", "cosda")  # the baseline, what adapts well and forgets, and what does not forget
 METHODS = ("source", "shot", "nrc", "aad", "cosda", "cosda+nrc", "cosda+aad")
-SLOW_CARRY = ("aad", "interpolate=0.5")  # what we recommend: docs/carry.md
+CARRIED = (("aad", "interpolate=0.5"), ("aad", "bank"))  # what adapts well with rules against forgetting: docs/carry.md
 
 
 def run_demo(out: Path, seeds: int = 1, workers: int | None = None, onlooker: Onlooker | None = None) -> list[Run]:
     """Do all runs, or what is left of them, below ``out``, and return them in the order of the table."""
-    rows = [*((method, None) for method in (SHORT if seeds == 1 else METHODS)), SLOW_CARRY]
+    rows = [*((method, None) for method in (SHORT if seeds == 1 else METHODS)), *CARRIED]
     asked = [Request.of(method, CHAIN, seed=seed, carry=rule) for method, rule in rows for seed in range(seeds)]
     jobs = [Job("digits", request) for request in asked]
     outcome = run_jobs(jobs, out / "runs", Resources(workers=workers), Machine("cpu"), onlooker)

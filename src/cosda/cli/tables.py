@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cosda.api import Check, Evaluation
     from cosda.models.contents import Contents, HeldDomain
     from cosda.report.compare.comparison import Comparison
+    from cosda.report.model.groups import Section
     from cosda.report.model.table import Cell
 
 
@@ -43,6 +44,8 @@ def print_rows(rows: Sequence[Mapping[str, Any]], wrapped: str | None = None) ->
 
 def print_run(run: Run) -> None:
     """The accuracy matrix of one run and what follows from it."""
+    from cosda.report.model.groups import group_runs
+
     summary = run.summary()
     console = _console()
     if summary["accuracy"] is None:
@@ -58,6 +61,8 @@ def print_run(run: Run) -> None:
         names = [name for name, measure in MEASURES.items() if measure.short and summary[name] is not None]
         numbers = ", ".join(f"{name.replace('_', ' ')} {summary[name]:.2%}" for name in names)
         console.print(f"{numbers} (model of each stage: rule '{summary['select']}')", soft_wrap=True)
+        for section in group_runs([run]).sections:
+            _print_banks(section)
     console.print(f"run folder: {run.path}", soft_wrap=True)
 
 
@@ -76,6 +81,19 @@ def print_tables(runs: Sequence[Run]) -> None:
         for row in found.rows:
             table.add_row(Text(row.name), *map(_cell, row.cells))
         _console().print(table)
+        _print_banks(section)
+
+
+def _print_banks(section: Section) -> None:
+    """What it costs the domain banks of a section that they were not told the domains."""
+    from cosda.report.model.numbers import show_cell
+    from cosda.report.tables.experts import AVERAGE, COLUMNS, expert_tables
+
+    for row in (row for table in expert_tables([section]) for row in table.rows):
+        _, expert, routed, cost = map(show_cell, row.cells, COLUMNS)
+        if row.part == AVERAGE and row.cells[1].values:
+            text = f"without a domain ID the average is {routed}%, with the true domains it would be {expert}%"
+            _console().print(f"{row.name}: {text}: routing costs {cost} points", markup=False, soft_wrap=True)
 
 
 def print_evaluation(evaluation: Evaluation) -> None:

@@ -107,7 +107,7 @@ def test_without_a_bank_there_is_no_figure_of_routing(runs: list[Run]) -> None:
         assert routing.routing(section, style.palette([section])) is None
 
 
-def test_of_many_domains_the_cells_have_no_decimals(tmp_path: Path, make_run: WriteRun) -> None:
+def test_of_many_domains_the_cells_have_no_decimals_and_keep_their_width(tmp_path: Path, make_run: WriteRun) -> None:
     names = [f"domain {i}" for i in range(12)]
     folder = make_run(tmp_path / "run", [[90] * 12] * 12, label="aad (carry bank)", domains=names, ablation=None)
     facts = {"known": names, "mixed": 0, "unknown": 0, "crossfitted": False}
@@ -125,6 +125,7 @@ def test_of_many_domains_the_cells_have_no_decimals(tmp_path: Path, make_run: Wr
     assert figure.size == "wide"
     assert figure.panels[0].plot is not None
     assert figure.panels[0].plot["data"][0]["text"][1][:3] == ["0", "95", "0"]
+    assert figure.panels[0].plot["layout"]["width"] == 620  # so a phone scrolls it
 
 
 # --- Epochs -----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 from cells import sections_of, titles_of
 from stored_runs import SOURCE, add_records, write_bank_run, write_run
 
+from cosda.cli.tables import print_run, print_tables
 from cosda.records.run import Run, find_runs, read_run
 from cosda.report import render_report
 from cosda.report.formats import FORMATS
@@ -102,3 +103,13 @@ def test_a_damaged_record_of_routing_is_a_reason(tmp_path: Path, format: str) ->
     write_run(tmp_path / "source", SOURCE[0], label="source")
     add_records(folder, [{"kind": "routing", "stage": 2, "domain": "print", "known": ["print"], "sent": []}])
     assert "damaged records" in render_report(find_runs([tmp_path]), format)
+
+
+def test_the_terminal_says_what_routing_costs(bank_runs: list[Run], capsys: pytest.CaptureFixture[str]) -> None:
+    average = "without a domain ID the average is {}%, with the true domains it would be {}%: routing costs {} points"
+    print_tables(bank_runs)
+    shown = capsys.readouterr().out
+    assert "aad (carry bank): " + average.format("84.83 ± 1.18", "85.33 ± 0.94", "0.50 ± 0.24") in shown
+    assert shown.count("routing costs") == 2  # a line for each bank, none for the source model
+    print_run(next(run for run in bank_runs if run.seed == 1 and run.label != "source"))
+    assert average.format("85.67", "86.00", "0.33") in capsys.readouterr().out

@@ -19,8 +19,9 @@ def demo(
 ) -> None:
     """See it work on the embedded benchmark, in a minute.
 
-    Trains a source model, runs the baseline, AaD, CoSDA, and AaD with the slow carry along a chain of four domains,
-    prints the table and writes the report. With several seeds also SHOT, NRC and the compositions of CoSDA run.
+    Trains a source model, runs the baseline, AaD, CoSDA, AaD with the slow carry and AaD with a domain bank along a
+    chain of four domains, prints the table and writes the report. With several seeds also SHOT, NRC and the
+    compositions of CoSDA run.
 
     Example:  cosda demo --seeds 3
     """

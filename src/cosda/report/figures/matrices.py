@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from cosda.report.figures.base import Figure, FigureKind, Panel
-from cosda.report.figures.style import Palette, Plot, framed_map, label, stage_names
+from cosda.report.figures.style import Palette, Plot, framed_map, label, map_size, stage_names
 from cosda.report.model.groups import Group, Section
 from cosda.report.model.numbers import percent
 
@@ -19,7 +19,7 @@ def matrices(section: Section, colours: Palette) -> Figure | None:
         "Accuracy in percent on each domain (columns) after each stage (rows), mean over seeds. "
         "Frames mark a domain's own stage: below them is forgetting, above them forward transfer.",
         tuple(Panel(group.name, heat_map(section, group), group=group.name) for group in section.finished),
-        size="medium" if len(section.domains) > 2 else "small",
+        size=map_size(len(section.domains)),
     )
 
 

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from cosda import metrics
 from cosda.records.run import Run, Sent
 from cosda.report.figures.base import Figure, FigureKind, Panel
-from cosda.report.figures.style import Palette, Plot, framed_map, label
+from cosda.report.figures.style import ROOMY, Palette, Plot, framed_map, label, map_size
 from cosda.report.model.groups import Section
 from cosda.report.model.numbers import percent
-
-ROOMY = 8  # domains up to which a cell has room for decimals
 
 
 def routing(section: Section, colours: Palette) -> Figure | None:
@@ -23,7 +21,7 @@ def routing(section: Section, colours: Palette) -> Figure | None:
         "Percent of the images of each domain (rows) that went to each expert (columns) after the last stage, mean "
         "over seeds. The bank was not told their domain. Frames mark a domain's own expert.",
         tuple(Panel(group.name, routing_map(group.counted), group=group.name) for group in section.banks),
-        size="medium" if len(section.domains) <= ROOMY else "wide",
+        size=map_size(len(section.domains)),
     )
 
 

@@ -36,6 +36,7 @@ COLOURS = (
 DASHES = ("solid", "dash", "dot", "dashdot")
 SOURCE_COLOUR, TARGET_COLOUR = "#d73027", "#4575b4"  # of the paper's t-SNE figure
 FAINT, FRAME = "#8a8a8a", "#e0823d"
+ROOMY = 8  # columns of a heat map that fit into a panel, with two decimals
 SEQUENTIAL = [[0.0, "#f5ecdc"], [0.5, "#b3d0cd"], [0.78, "#5a9aab"], [0.8, "#3c7f97"], [1.0, "#1b4f72"]]
 
 
@@ -81,6 +82,13 @@ def rounded(value: float | None) -> float | None:
     return round(value, 6) if value is not None and math.isfinite(value) else None
 
 
+def map_size(columns: int) -> str:
+    """The size of a figure of heat maps with so many columns."""
+    if columns <= 2:
+        return "small"
+    return "medium" if columns <= ROOMY else "wide"
+
+
 def framed_map(
     matrix: Sequence[Sequence[float]],
     *,
@@ -104,6 +112,8 @@ def framed_map(
     """
     frame = {"type": "rect", "line": {"color": FRAME, "width": 2}}
     axis = {"showgrid": False, "fixedrange": True}
+    # Many columns are scrolled rather than squeezed.
+    width = {"width": 140 + 40 * len(columns)} if len(columns) > ROOMY else {}
     return {
         "data": [
             {
@@ -123,6 +133,7 @@ def framed_map(
         ],
         "layout": {
             "height": 74 + 40 * len(matrix),
+            **width,
             "margin": {"l": 8, "r": 8, "t": 34, "b": 8},
             "xaxis": {**ticks(columns), "side": "top", **axis},
             "yaxis": {**ticks(rows), "autorange": "reversed", **axis},
