@@ -155,6 +155,7 @@ PUBLIC = [
     "Progress",
     "Result",
     "Route",
+    "RoutedImages",
     "Run",
     "TargetImages",
     "Watcher",

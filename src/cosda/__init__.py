@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
-    from cosda.records.run import Run, find_runs
+    from cosda.records.run import RoutedImages, Run, find_runs
     from cosda.report import write_report
     from cosda.run.machine import Machine
     from cosda.run.predictions import Prediction, Route
@@ -66,6 +66,7 @@ _PLACES = {
     "Progress": "cosda.methods.base",
     "Result": "cosda.api",
     "Route": "cosda.run.predictions",
+    "RoutedImages": "cosda.records.run",
     "Run": "cosda.records.run",
     "TargetImages": "cosda.methods.base",
     "Watcher": "cosda.watch",
@@ -111,6 +112,7 @@ __all__ = [
     "Progress",
     "Result",
     "Route",
+    "RoutedImages",
     "Run",
     "TargetImages",
     "Watcher",

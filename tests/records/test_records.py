@@ -15,7 +15,7 @@ import pytest
 from cosda.errors import CosdaError
 from cosda.files import digest, write_json
 from cosda.records.folder import RunFolder
-from cosda.records.run import Run, Sent, find_runs, read_run
+from cosda.records.run import RoutedImages, Run, find_runs, read_run
 from cosda.report import render_report
 from cosda.report.model.groups import group_runs
 
@@ -267,9 +267,9 @@ def test_where_a_bank_sent_the_images_of_each_domain():
     last = [routing(2, "one", ["one", "two", "three"], [7, 2, 1], mixed=4, crossfitted=True)]
     run = a_run(first + last)
     sent = run.routing(1)["three"]
-    assert sent == Sent(10, {"one": 0.5, "two": 0.5}, None, 0.0, 0.9, False)  # there was no expert for it yet
+    assert sent == RoutedImages(10, {"one": 0.5, "two": 0.5}, None, 0.0, 0.9, False)  # there was no expert for it yet
     assert run.routing() == run.routing(2)
-    assert run.routing()["one"] == Sent(10, {"one": 0.7, "two": 0.2, "three": 0.1}, "one", 0.4, 0.0, True)
+    assert run.routing()["one"] == RoutedImages(10, {"one": 0.7, "two": 0.2, "three": 0.1}, "one", 0.4, 0.0, True)
     assert a_run(full_records()).routing() == {}
 
 

@@ -97,6 +97,15 @@ def test_banks_with_other_experts_share_a_table(tmp_path: Path) -> None:
     assert sorted(print_column) == sorted(source_column) == [""] * 3 + ["the bank has no such expert"] * 3
 
 
+def test_a_bank_whose_records_lack_a_domain_has_no_numbers(tmp_path: Path) -> None:
+    folder = write_bank_run(tmp_path / "run")
+    lines = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if '"kind": "routing", "stage": 2, "domain": "colour"' not in line]
+    assert len(kept) == len(lines) - 1
+    (folder / "records.jsonl").write_text("".join(kept), encoding="utf-8")
+    assert "the routing of some domains is missing from its records" in render_report([read_run(folder)], "md")
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_damaged_record_of_routing_is_a_reason(tmp_path: Path, format: str) -> None:
     folder = write_bank_run(tmp_path / "run")

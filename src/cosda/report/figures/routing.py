@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cosda import metrics
-from cosda.records.run import Run, Sent
+from cosda.records.run import RoutedImages, Run
 from cosda.report.figures.base import Figure, FigureKind, Panel
 from cosda.report.figures.style import ROOMY, Palette, Plot, framed_map, label, map_size
 from cosda.report.model.groups import Section
@@ -50,7 +50,7 @@ def routing_map(runs: Sequence[Run]) -> Plot:
     )
 
 
-def _rest(found: Sequence[Sent]) -> str:
+def _rest(found: Sequence[RoutedImages]) -> str:
     """What the columns do not show of a domain."""
     mixed = metrics.mean([sent.mixed for sent in found])
     unknown = metrics.mean([sent.unknown for sent in found])

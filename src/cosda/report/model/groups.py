@@ -190,11 +190,13 @@ def _matrix(run: Run) -> tuple[list[list[float]] | None, str]:
         if run.done is None:
             why = f"failed: {run.failure.splitlines()[0].rstrip('.')}" if run.failure else "not finished"
             return None, f"{why}: {_progress(run)}"
-        matrix, _ = run.matrix(), run.routing()
+        matrix, routed = run.matrix(), run.routing()
     except DAMAGED as error:
         return None, f"damaged records: {_describe(error)}"
     if not matrix:
         return None, "accuracies of some stages or domains are missing from its records"
+    if routed and set(routed) != set(run.domains):
+        return None, "the routing of some domains is missing from its records"
     return matrix, ""
 
 
