@@ -97,6 +97,15 @@ def test_the_page_of_a_bank_that_is_not_finished_shows_its_last_stage(tmp_path: 
     assert len(panel.plot["layout"]["shapes"]) == 2  # there is no expert for the last domain yet
 
 
+def test_the_page_of_a_bank_without_labels_has_its_routing_alone(tmp_path: Path) -> None:
+    folder = write_bank_run(tmp_path / "run")
+    kept = [line for line in (folder / "records.jsonl").read_text().splitlines() if '"correct"' not in line]
+    (folder / "records.jsonl").write_text("\n".join(kept) + "\n")
+    page = page_of(read_run(folder))
+    assert page.experts is None
+    assert ROUTING in [panel.title for panel in page.panels if panel.plot is not None]
+
+
 def test_a_run_without_a_bank_says_nothing_of_experts(tmp_path: Path, make_run: WriteRun) -> None:
     page = page_of(read_run(make_run(tmp_path / "run", COSDA[0], label="cosda")))
     assert page.experts is None

@@ -125,11 +125,12 @@ def _matrix(run: Run) -> TextTable | None:
 
 
 def _experts(run: Run) -> TextTable | None:
-    if not run.routing():
-        return None
+    found = experts.by_domain(run) if run.routing() else {}
+    if all(number is None for numbers in found.values() for number in numbers):
+        return None  # it is no bank, or nothing has labels
     rows = [
         (domain, *(EMPTY if number is None else percent(number) for number in numbers))
-        for domain, numbers in experts.by_domain(run).items()
+        for domain, numbers in found.items()
     ]
     return TextTable(("domain", *(column.title for column in experts.COLUMNS)), tuple(rows))
 

@@ -23,7 +23,7 @@ NOTE = (
     "be known for each image; for the source it is the base. Routed: the bank, which is not told the domain. Routing "
     "costs: own expert minus routed, in percentage points; negative where another expert or several did better."
 )
-NOT_MEASURED = "not measured, because the run began with a bank or a domain has no labels"
+NOT_MEASURED = "not measured, because the run began with a bank"
 
 Numbers = Sequence[float | None]  # one a column
 
