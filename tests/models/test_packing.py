@@ -39,10 +39,8 @@ def slow_quantise(row: list[float], bits: int) -> tuple[list[int], float]:
 
 def slow_codes(stored: Tensor, bits: int, count: int) -> list[int]:
     """The codes in a deflated tensor, the first in the lowest bits of the first byte."""
-    content, codes = zlib.decompress(bytes(stored.tolist())), []
-    for byte in content:
-        for place in range(8 // bits):
-            codes.append((byte >> (bits * place)) % 2**bits)
+    content, places = zlib.decompress(bytes(stored.tolist())), range(8 // bits)
+    codes = [(byte >> (bits * place)) % 2**bits for byte in content for place in places]
     return codes[:count]
 
 
