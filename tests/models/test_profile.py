@@ -119,7 +119,7 @@ def test_a_covariance_that_does_not_fit_is_a_clear_error() -> None:
 
 def test_a_file_of_a_later_cosda_says_so() -> None:
     content = safetensors.torch.save({"mean": torch.zeros(3)}, {"profile": json.dumps({"format": 2})})
-    with pytest.raises(CosdaError, match="profile format 2.*update cosda"):
+    with pytest.raises(CosdaError, match=r"profile format 2.*update cosda"):
         DomainProfile.from_bytes(content, "here")
 
 
