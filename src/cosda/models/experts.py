@@ -116,7 +116,8 @@ class DomainBank(Network):
     """A network that sends each image to the expert of the domain that it looks like.
 
     Its weights are those of the base. ``late`` says that the encoder was frozen, so that all experts share it and the
-    router looks at its features.
+    router looks at its features. (It also does for a network without normalisation layers; each expert then has an
+    encoder of its own all the same.)
     """
 
     def __init__(
@@ -126,7 +127,8 @@ class DomainBank(Network):
         for name, part in base.named_children():
             self.add_module(name, part)
         self.arithmetic, self.domains = base.arithmetic, base.domains
-        self.experts, self.late = tuple(experts), Gauge(base.encoder, late).late
+        self.experts, self.late = tuple(experts), late
+        self.gauge = Gauge(base.encoder, late)  # how it looks at images
         self._base = [base]  # not a part of its own: its parts are this module's already
         self._ready = _Ready(in_memory)
         self.eval()
@@ -140,18 +142,13 @@ class DomainBank(Network):
     def profile(self) -> DomainProfile | None:  # type: ignore[override]
         """The base's, if it is of the kind of statistics by which this bank routes."""
         own = self.base.profile
-        return own if own is not None and own.late == self.late else None
+        return own if own is not None and own.late == self.gauge.late else None
 
     @property
     def known(self) -> tuple[str, ...]:
         """The domains that it tells apart; the base's comes first."""
         own = self.base.profile.name if self.base.profile else SOURCE
         return (own, *(expert.domain for expert in self.experts))
-
-    @property
-    def gauge(self) -> Gauge:
-        """How it looks at images."""
-        return Gauge(self.base.encoder, self.late)
 
     @property
     def profiles(self) -> tuple[DomainProfile, ...]:

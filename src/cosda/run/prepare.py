@@ -52,8 +52,8 @@ class Prepared:
 
     @property
     def frozen(self) -> bool:
-        """Whether domains are features of a frozen encoder, or feature vectors from the beginning."""
-        return self.plan.network.freeze_encoder or not self.preprocessing.of_images
+        """Whether domains are features of a frozen encoder."""
+        return self.plan.network.freeze_encoder
 
     def with_model(self, model: Model) -> Prepared:
         """The same with another model, which computes as the first one does."""
