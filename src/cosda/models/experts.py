@@ -48,7 +48,7 @@ class Stored:
         try:
             content = self.path.read_bytes()
         except OSError as error:
-            raise CosdaError(f"the expert {self.path} cannot be read: {error.strerror or error}.") from None
+            raise CosdaError(f"{self.path} cannot be read: {error.strerror or error}.") from None
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise CosdaError(
                 f"{self.path} is not the file that its model.json was written with: it is damaged, cut short or "
@@ -147,7 +147,8 @@ class DomainBank(Network):
     @property
     def known(self) -> tuple[str, ...]:
         """The domains that it tells apart; the base's comes first."""
-        own = self.base.profile.name if self.base.profile else SOURCE
+        masked = self.base.domains[0] if self.base.domains else SOURCE  # the first mask is that of its own domain
+        own = self.base.profile.name if self.base.profile else masked
         return (own, *(expert.domain for expert in self.experts))
 
     @property
@@ -194,6 +195,9 @@ class DomainBank(Network):
 
         Without a profile of the base, what resembles no other domain goes to the base.
         """
+        if not self.profiles:  # a base that is alone
+            alone = torch.ones(len(statistics), 1, dtype=torch.float64)
+            return Routing(alone, torch.zeros(len(statistics), dtype=torch.bool))
         router = router or self.router
         posterior, unknown = router.posterior(statistics), router.unknown(statistics)
         if self.profile is None:
@@ -204,7 +208,7 @@ class DomainBank(Network):
     def answer(self, images: Tensor, shares: Tensor) -> Output:
         """What the experts say of images (of features, for a late bank) with these shares (B, K) of each."""
         if not len(images):
-            return self._expert(0, images).forward(images)
+            return self._materialise(0).forward(images)  # not kept: nothing was folded
         features: Tensor | None = None
         for place in self._ready.order(shares.sum(dim=0).nonzero()[:, 0].tolist()):
             rows = shares[:, place].nonzero()[:, 0]
@@ -229,7 +233,7 @@ class DomainBank(Network):
                 # Not within the caller's inference mode, whose tensors could not be used outside of it.
                 with torch.inference_mode(False), torch.no_grad():
                     found = self._materialise(place)
-                    if not self.late and len(images) and not self.arithmetic.compiled:
+                    if not self.late and not self.arithmetic.compiled:
                         found.encoder = fold(found.encoder, images[:2].clone(), self.base.encoder)
                 self._ready.put(place, found)
         return found
@@ -278,7 +282,7 @@ class DomainBank(Network):
 
     def with_expert(self, expert: Expert) -> DomainBank:
         """The same bank (its base is shared) with one expert more, or with another one for the same domain."""
-        others = [each for each in self.experts if each.domain != expert.domain]
+        others = self.without(expert.domain).experts if expert.domain in self.known else self.experts
         return DomainBank(self.base, [*others, expert], self.late, self._ready.most)
 
     def without(self, domain: str) -> DomainBank:
