@@ -298,6 +298,14 @@ def test_a_budget_of_one_expert_gives_the_same_bits(kind: str, monkeypatch: pyte
         bank.keep_ready(0)
 
 
+def test_experts_that_are_ready_are_folded() -> None:
+    bank, images = make_bank("batch_norm"), mixed_batch("batch_norm")[0]
+    bank(images[:1])
+    [ready] = bank._ready.networks.values()
+    assert not [layer for layer in ready.encoder.modules() if isinstance(layer, nn.BatchNorm2d)]
+    assert [layer for layer in bank.encoder.modules() if isinstance(layer, nn.BatchNorm2d)]
+
+
 def test_the_least_recently_used_expert_goes_first() -> None:
     bank = make_bank("plain", 4).keep_ready(2)
     images, _ = mixed_batch("plain", 4)

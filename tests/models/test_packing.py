@@ -142,6 +142,10 @@ def test_a_variance_that_nearly_vanished_stays_positive_and_right() -> None:
     adapted = {"norm.running_var": torch.tensor([0.001, 0.01, 1.1, 2e-5])}
     got = unpack(pack(adapted, base, 4), base, 4)["norm.running_var"]
     assert torch.allclose(got, adapted["norm.running_var"], rtol=1e-2, atol=0)
+    usual = {"norm.running_var": base["norm.running_var"] * torch.tensor([1.1, 0.8, 1.3, 0.5])}
+    packed = pack(usual, base, 4)
+    assert [(name, value.dtype) for name, value in packed.items()] == [("norm.running_var:difference", torch.float16)]
+    assert torch.allclose(unpack(packed, base, 4)["norm.running_var"], usual["norm.running_var"], rtol=1e-2, atol=0)
 
 
 @pytest.mark.parametrize("bits", ALL_BITS)

@@ -126,13 +126,17 @@ def test_a_file_of_a_later_cosda_says_so() -> None:
 # --- What it holds ----------------------------------------------------------------------------------------------------
 
 
-def test_mean_and_covariance_are_those_of_ledoit_and_wolf_on_standardised_data() -> None:
-    given = statistics()
+@pytest.mark.parametrize(("count", "least", "most"), [(60, 0.05, 0.5), (2000, 0.001, 0.05)])
+def test_mean_and_covariance_are_those_of_ledoit_and_wolf_on_standardised_data(
+    count: int, least: float, most: float
+) -> None:
+    """The more images there are, the less is shrunk."""
+    given = statistics(count)
     profile = make_profile("one", given)
     assert torch.allclose(profile.mean, given.mean(dim=0))
     deviation = given.numpy().std(axis=0)
     wanted, shrinkage = ledoit_wolf((given.numpy() - given.numpy().mean(axis=0)) / deviation, assume_centered=True)
-    assert 0.001 < shrinkage < 1, "shrinkage that does nothing shows nothing"
+    assert least < shrinkage < most
     assert profile.covariance is not None
     np.testing.assert_allclose(profile.covariance.numpy(), wanted * np.outer(deviation, deviation), rtol=1e-5)
 

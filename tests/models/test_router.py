@@ -159,6 +159,13 @@ def test_large_images_are_halved_first(side: int, halved: bool) -> None:
     torch.testing.assert_close(Gauge(encoder)(given), wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_images_are_halved_by_their_shorter_side() -> None:
+    encoder, wide = convolutional(), images(2, 80)[:, :, :40]
+    for given in (wide, wide.transpose(2, 3)):
+        wanted = slow(inputs_of(encoder, norms_of(encoder, nn.BatchNorm2d)[:2], given))
+        torch.testing.assert_close(Gauge(encoder)(given), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_a_network_that_needs_images_of_one_size_is_not_given_halves() -> None:
     """Linear layers on all pixels, with BatchNorm: halved images would not fit."""
     torch.manual_seed(0)

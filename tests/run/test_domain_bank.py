@@ -27,7 +27,7 @@ from cosda.models.artifact import Model, load
 from cosda.models.experts import DomainBank
 from cosda.models.network import same_weights
 from cosda.models.profile import FEWEST, crossfitted
-from cosda.models.router import Router
+from cosda.models.router import Gauge, Router
 from cosda.models.wrap import wrap
 from cosda.preprocessing import FEATURE_VECTORS
 from cosda.records.run import Run
@@ -211,6 +211,18 @@ def test_labels_of_targets_do_not_change_a_bit(finished: Run, tmp_path: Path) ->
     for path in sorted(carried_path(finished).glob("*.safetensors")):
         assert (carried_path(other) / path.name).read_bytes() == path.read_bytes()
     assert list(other.of("routing")) == list(finished.of("routing"))
+
+
+@pytest.mark.parametrize("rule", ["last", "interpolate=0.5"])
+def test_with_another_rule_the_profile_is_of_the_network_that_is_handed_on(rule: str, tmp_path: Path) -> None:
+    run = chain(tmp_path, f"carry={rule}", "epochs=2", domains=("one", "two"))
+    [batch] = open_loader(tiny_benchmark()["two"], "train", SEEN, CPU, 64).sweep("test")
+    before, after = (load(carried_path(run, stage)).network for stage in (0, 1))
+    assert after.profile is not None
+    assert after.profile.name == "two"
+    seen, old = (Gauge(network.encoder)(batch.images).mean(dim=0) for network in (after, before))
+    torch.testing.assert_close(after.profile.mean, seen, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(seen, old, rtol=1e-2, atol=1e-3), "training that moves nothing shows nothing"
 
 
 @pytest.mark.parametrize("method", METHODS)
