@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 import together
 import torch
-from together import BATCH, COUNT
+from together import BATCH, COUNT, mixed_images
 from torch import Tensor, nn
 
 from cosda.distributed import collectives, env
 from cosda.methods import METHODS
 from cosda.models.artifact import load
+from cosda.models.experts import DomainBank
 from cosda.models.network import Network
 from cosda.models.statistics import FeatureNorm, SharedFeatureNorm, share_statistics
 from cosda.randomness import derive
@@ -145,12 +146,26 @@ def test_ranks_that_come_apart_are_told_so(two: Any) -> None:
 def test_a_program_makes_the_same_calls_on_all_ranks_and_one_writes(two: Any) -> None:
     first, second, folder = two[0]["calls"], two[1]["calls"], Path(two[0]["folder"])
     assert_near(first, second, 0)
-    (run,) = find_runs([folder])
+    (run,) = find_runs([folder / "runs"])
     assert len(run.records) == first["records"] > 5
     written = load(folder / "adapted")
     assert [step["step"] for step in written.lineage] == ["source", "adapt"]
     assert_near(written.network.state_dict(), first["network"], 0)
     assert len(list((folder / "runs" / "sources").glob("*/done.json"))) == 1
+
+
+def test_a_bank_that_several_processes_made_is_one_and_answers_as_one_process_does(two: Any) -> None:
+    first, second, folder = two[0]["bank"], two[1]["bank"], Path(two[0]["folder"])
+    assert first["key"] == second["key"]
+    written = load(folder / "bank")
+    assert written.key == first["key"]
+    assert isinstance(written.network, DomainBank)
+    assert written.network.known == ("one", "two", "three")
+    for count, answers in first["answers"].items():
+        assert torch.equal(answers, second["answers"][count])
+        torch.testing.assert_close(answers, written.network(mixed_images(count)).logits, rtol=1e-4, atol=1e-5)
+    (run,) = [run for run in find_runs([folder / "banks"]) if "three" in run.domains]
+    assert len(run.records) == first["records"] > 5
 
 
 # --- One process ------------------------------------------------------------------------------------------------------

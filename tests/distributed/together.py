@@ -86,6 +86,26 @@ def by_calls(folder: Path) -> dict[str, Any]:
     return {"network": result.model.network.state_dict(), "records": len(result.run.records)}
 
 
+def by_bank(folder: Path) -> dict[str, Any]:
+    """The same that leaves a domain bank, twice; and its answers to images of all domains, shared evenly or not."""
+    quick = ("network.encoder=small", "network.bottleneck=8", "data.size=16", "source.epochs=1", "source.batch_size=8")
+    settings: dict[str, Any] = {"settings": read(("epochs=1", "batch_size=8")), "out": folder / "banks"}
+    settings["machine"] = machine = Machine(device="cpu", threads=1)
+    data = tiny_benchmark()
+    source = train_source(data, "one", settings=read(quick), out=folder / "banks", machine=machine).model
+    first = adapt(source, data["two"], "aad", carry="bank", **settings).model
+    second = adapt(first, data["three"], "aad", **settings)
+    second.model.save(folder / "bank")
+    answers = {count: second.model.network(mixed_images(count)).logits for count in (9, 5, 3, 1, 0)}
+    return {"key": second.model.key, "answers": answers, "records": len(second.run.records)}
+
+
+def mixed_images(count: int) -> Tensor:
+    """Some of each domain, as the bank's network sees them."""
+    batches = [next(tiny_loader("plain", 20, 20, seed=0).sweep("test")).images + shift for shift in (0.0, 0.3, 0.6)]
+    return torch.stack([batch[:3] for batch in batches], dim=1).flatten(0, 1)[:count]
+
+
 class Spy:
     """Samples that remember which of them were read."""
 
@@ -166,6 +186,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     Machine(device="cpu").join()
     found = everything() | {"dropout": with_dropout(), "dropped": dropped_out(), "apart": apart()}
-    found |= {"calls": by_calls(Path(sys.argv[1])), "world": collectives.world()}
+    found |= {"calls": by_calls(Path(sys.argv[1])), "bank": by_bank(Path(sys.argv[1])), "world": collectives.world()}
     torch.save(found, Path(sys.argv[1]) / f"rank-{collectives.rank()}.pt")
     collectives.leave()

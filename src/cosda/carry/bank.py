@@ -44,17 +44,21 @@ class Bank(CarryRule):
         """Only what is unusual is said."""
         return "" if self.bits == 4 else super().label
 
+    def check(self, given: Network | None, target: str, images: int) -> None:
+        """Too few images for a profile, or a name that is taken."""
+        from cosda.models.profile import check_enough
+
+        check_enough(target, images)
+        if given is not None and target == as_bank(given, False).known[0]:
+            raise CosdaError(f"'{target}' is what the model was trained on. Give the new images a --domain NAME.")
+
     def student(self, known: Network, target: Target, begin: str) -> tuple[Network, dict[str, Any]]:
         """The expert from which a new one begins: the previous one, the one whose domain is most similar, or the base.
 
         That of the same domain where there is one: it is adapted once more, and takes the place of the old one.
         """
-        from cosda.models.profile import check_enough
-
-        check_enough(target.name, len(target))
+        self.check(known, target.name, len(target))
         bank = as_bank(known, target.frozen)
-        if target.name == bank.known[0]:
-            raise CosdaError(f"'{target.name}' is what the model was trained on. Give the new images a --domain NAME.")
         self._see_base(bank, target)
         if target.name in bank.known:
             return bank.expert(target.name), {"began": target.name}

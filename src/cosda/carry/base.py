@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from cosda.errors import CosdaError
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -80,13 +78,17 @@ class CarryRule:
         """What the name of a row says of the rule, after its name; empty where it has no setting."""
         return "" if self.value is None else f"{self.value:g}"
 
+    def check(self, given: Network | None, target: str, images: int) -> None:
+        """An error, before any training, for a target of which the rule can make nothing.
+
+        ``given`` is the model that the run begins with; None where it will be trained first.
+        """
+
     def student(self, known: Network, target: Target, begin: str) -> tuple[Network, dict[str, Any]]:
         """The network that a stage trains, and facts for the record: most rules train what the stage before handed on.
 
         ``begin`` is the setting of that name.
         """
-        if known.base is not known:
-            raise CosdaError("this model is a domain bank, to which a stage can only add an expert: use --carry bank.")
         self._warn(known, target)
         return known, {}
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cosda.carry import rule_text
+from cosda.carry.bank import Bank
 from cosda.config.plan import Plan
 from cosda.config.presets import ablations, load_preset
 from cosda.config.request import Change, Data, Request
@@ -16,6 +18,7 @@ from cosda.config.schema import SECTIONS
 from cosda.errors import CosdaError, nearest
 from cosda.methods import METHODS, Method
 from cosda.models.artifact import Model
+from cosda.models.experts import DomainBank
 from cosda.records.selection import check_rule
 from cosda.settings import Setting, check, settings_of
 from cosda.validators import VALIDATORS
@@ -84,6 +87,7 @@ def _layers(data: Data, request: Request, method: type[Method], variant: str | N
         yield Layer("the data are feature vectors", {"network": {"encoder": "identity"}, "data": {"size": None}})
     if request.model is not None:
         yield Layer("given model", settled(request.model))
+        yield Layer("given model", _goes_on(request.model))
     if request.ablation is not None:
         yield Layer(f"ablation {request.ablation}", {"method": ablations(name).find(request.ablation)})
     yield from _requested(data, request, method)
@@ -105,10 +109,20 @@ def _preset(origin: str, preset: Mapping[str, Any], data: Data, method: str) -> 
 
 def settled(model: Model) -> Values:
     """What a given model has settled: its network and its preprocessing."""
-    network = {"encoder": model.architecture.encoder, "bottleneck": model.architecture.bottleneck}
+    network: dict[str, Any] = {"encoder": model.architecture.encoder, "bottleneck": model.architecture.bottleneck}
+    if isinstance(model.network, DomainBank) and model.network.late:
+        network["freeze_encoder"] = True  # all experts share it
     seen = model.preprocessing
     data = {"size": seen.size, "profile": seen.profile, "flip": seen.flip} if seen.of_images else {}
     return {"network": network, "data": data}
+
+
+def _goes_on(model: Model) -> Values:
+    """How a given model goes on unless somebody says otherwise: a domain bank with experts like its last one."""
+    if not isinstance(model.network, DomainBank):
+        return {}
+    bits = [expert.bits for expert in model.network.experts]
+    return {"adapt": {"carry": rule_text(Bank(*bits[-1:]))}}
 
 
 def _requested(data: Data, request: Request, method: type[Method]) -> Iterator[Layer]:
@@ -197,9 +211,16 @@ def _check(plan: Plan, request: Request) -> None:
             f"the model knows the classes {', '.join(model.classes)}; {plan.data.benchmark} has "
             f"{', '.join(plan.data.classes)}. Both lists must be the same, in the same order."
         )
+    bank = model is not None and isinstance(model.network, DomainBank)
     for target in plan.targets:
         settings = plan.adapt(target)
         rule = settings.carry_rule
+        if bank and not rule.enlarges:
+            raise CosdaError(
+                f"'{target}' has the carry rule '{settings.carry}', but the model is a domain bank by then, to which a "
+                "stage can only add an expert. Use --carry bank."
+            )
+        bank = bank or rule.enlarges
         if plan.select in VALIDATORS and not settings.validate:
             raise CosdaError(f"the selection rule '{plan.select}' judges by images: let adapt.validate be above 0.")
         if rule.needs_images and not settings.validate:

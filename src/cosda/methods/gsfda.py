@@ -65,7 +65,7 @@ class GSFDA(Method):
 
     def adopt(self, network: Network, domains: Sequence[str], rng: torch.Generator) -> tuple[Network, str]:
         """A network without masks works too, but protects nothing."""
-        if isinstance(network, MaskedNetwork):
+        if isinstance(network.base, MaskedNetwork):
             return super().adopt(network, domains, rng)
         return network, (
             "the given model has no masks, so gsfda protects nothing of what it knows; "

@@ -48,7 +48,7 @@ class Stored:
         try:
             content = self.path.read_bytes()
         except OSError as error:
-            raise CosdaError(f"the expert {self.path} cannot be read: {error.strerror or error}.") from None
+            raise CosdaError(f"{self.path} cannot be read: {error.strerror or error}.") from None
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise CosdaError(
                 f"{self.path} is not the file that its model.json was written with: it is damaged, cut short or "
@@ -116,7 +116,8 @@ class DomainBank(Network):
     """A network that sends each image to the expert of the domain that it looks like.
 
     Its weights are those of the base. ``late`` says that the encoder was frozen, so that all experts share it and the
-    router looks at its features.
+    router looks at its features. (It also does for a network without normalisation layers; each expert then has an
+    encoder of its own all the same.)
     """
 
     def __init__(
@@ -126,7 +127,8 @@ class DomainBank(Network):
         for name, part in base.named_children():
             self.add_module(name, part)
         self.arithmetic, self.domains = base.arithmetic, base.domains
-        self.experts, self.late = tuple(experts), Gauge(base.encoder, late).late
+        self.experts, self.late = tuple(experts), late
+        self.gauge = Gauge(base.encoder, late)  # how it looks at images
         self._base = [base]  # not a part of its own: its parts are this module's already
         self._ready = _Ready(in_memory)
         self.eval()
@@ -140,18 +142,14 @@ class DomainBank(Network):
     def profile(self) -> DomainProfile | None:  # type: ignore[override]
         """The base's, if it is of the kind of statistics by which this bank routes."""
         own = self.base.profile
-        return own if own is not None and own.late == self.late else None
+        return own if own is not None and own.late == self.gauge.late else None
 
     @property
     def known(self) -> tuple[str, ...]:
         """The domains that it tells apart; the base's comes first."""
-        own = self.base.profile.name if self.base.profile else SOURCE
+        masked = self.base.domains[0] if self.base.domains else SOURCE  # the first mask is that of its own domain
+        own = self.base.profile.name if self.base.profile else masked
         return (own, *(expert.domain for expert in self.experts))
-
-    @property
-    def gauge(self) -> Gauge:
-        """How it looks at images."""
-        return Gauge(self.base.encoder, self.late)
 
     @property
     def profiles(self) -> tuple[DomainProfile, ...]:
@@ -197,6 +195,9 @@ class DomainBank(Network):
 
         Without a profile of the base, what resembles no other domain goes to the base.
         """
+        if not self.profiles:  # a base that is alone
+            alone = torch.ones(len(statistics), 1, dtype=torch.float64)
+            return Routing(alone, torch.zeros(len(statistics), dtype=torch.bool))
         router = router or self.router
         posterior, unknown = router.posterior(statistics), router.unknown(statistics)
         if self.profile is None:
@@ -207,7 +208,7 @@ class DomainBank(Network):
     def answer(self, images: Tensor, shares: Tensor) -> Output:
         """What the experts say of images (of features, for a late bank) with these shares (B, K) of each."""
         if not len(images):
-            return self._expert(0, images).forward(images)
+            return self._materialise(0).forward(images)  # not kept: nothing was folded
         features: Tensor | None = None
         for place in self._ready.order(shares.sum(dim=0).nonzero()[:, 0].tolist()):
             rows = shares[:, place].nonzero()[:, 0]
@@ -232,7 +233,7 @@ class DomainBank(Network):
                 # Not within the caller's inference mode, whose tensors could not be used outside of it.
                 with torch.inference_mode(False), torch.no_grad():
                     found = self._materialise(place)
-                    if not self.late and len(images) and not self.arithmetic.compiled:
+                    if not self.late and not self.arithmetic.compiled:
                         found.encoder = fold(found.encoder, images[:2].clone(), self.base.encoder)
                 self._ready.put(place, found)
         return found
@@ -281,7 +282,7 @@ class DomainBank(Network):
 
     def with_expert(self, expert: Expert) -> DomainBank:
         """The same bank (its base is shared) with one expert more, or with another one for the same domain."""
-        others = [each for each in self.experts if each.domain != expert.domain]
+        others = self.without(expert.domain).experts if expert.domain in self.known else self.experts
         return DomainBank(self.base, [*others, expert], self.late, self._ready.most)
 
     def without(self, domain: str) -> DomainBank:

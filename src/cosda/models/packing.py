@@ -43,7 +43,10 @@ def pack(adapted: State, base: State, bits: int) -> dict[str, Tensor]:
         if not value.is_floating_point() or name.startswith(EXACT):
             packed[f"{name}:full"] = value.clone()
         elif value.dim() < 2:
-            packed[f"{name}:difference"] = _half(value.double() - old.double())
+            difference = _half(value.double() - old.double())
+            # One is divided by variances, so a small one must be right by itself and not only beside large ones.
+            near = not name.endswith("running_var") or torch.allclose(old + difference.to(old), value, 2**-8, 0)
+            packed[f"{name}:{'difference' if near else 'full'}"] = difference if near else value.clone()
         else:
             codes, scales = quantise((value.double() - old.double()).flatten(1), bits)
             packed[f"{name}:codes"], packed[f"{name}:scales"] = _deflate(codes, bits), scales

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -86,11 +87,14 @@ class DomainProfile:
         try:
             length = int.from_bytes(content[:8], "little")
             facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["profile"])
-            tensors = safetensors.torch.load(content)
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            if facts["format"] == FORMAT:
+                return cls._read(facts, safetensors.torch.load(content))
+        except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise CosdaError(f"{where} is no domain profile: {error!r}.") from None
-        if facts["format"] != FORMAT:
-            raise CosdaError(f"{where} has profile format {facts['format']}; this cosda reads {FORMAT}: update cosda.")
+        raise CosdaError(f"{where} has profile format {facts['format']}; this cosda reads {FORMAT}: update cosda.")
+
+    @classmethod
+    def _read(cls, facts: dict[str, Any], tensors: dict[str, Tensor]) -> DomainProfile:
         return cls(
             name=facts["name"],
             images=facts["images"],

@@ -54,10 +54,12 @@ class Gauge:
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
         """Statistics (B, D) of a batch, in double precision on the CPU."""
-        if self.late:
+        if not len(images):  # of several processes one may have none; a mean over nothing is a warning
+            return self(images.new_zeros(1, *images.shape[1:]))[:0]
+        sites = [] if self.late else self._look(images)
+        if not sites:
             return self.of_features(self.encoder(images))
-        parts = [part for site in self._look(images) for part in _describe(site)]
-        return torch.cat(parts, dim=1).double().cpu()
+        return torch.cat([part for site in sites for part in _describe(site)], dim=1).double().cpu()
 
     def of_features(self, features: Tensor) -> Tensor:
         """Those of feature vectors (B, d)."""
@@ -65,21 +67,28 @@ class Gauge:
 
     @torch.no_grad()
     def remembered(self, name: str, image: Tensor) -> DomainProfile | None:
-        """The profile of what the encoder was trained on, from its BatchNorm statistics; None where it has none.
+        """The profile of what the encoder was trained on, from its BatchNorm statistics; None where these say nothing.
 
         ``image`` (1, 3, H, W) is any, to see which layers come first.
         """
         sites = [] if self.late else self._look(image)
-        if not sites or any(site.mean is None or site.variance is None for site in sites):
-            return None
-        chosen = [(site, _spread(site.width, CHANNELS)) for site in sites]
-        means = [site.mean[columns] for site, columns in chosen if site.mean is not None]
-        variances = [site.variance[columns] for site, columns in chosen if site.variance is not None]
-        return profile_of_norms(name, means, variances)
+        means, variances = [], []
+        for site in sites:
+            if site.mean is None or site.variance is None or site.maps.dim() == 2:
+                return None
+            columns = _spread(len(site.mean), CHANNELS)
+            means.append(site.mean[columns])
+            variances.append(site.variance[columns])
+        return profile_of_norms(name, means, variances) if sites else None
 
     def _look(self, images: Tensor) -> list[Site]:
-        if self.halves and min(images.shape[2:]) >= HALVED:
-            images = F.avg_pool2d(images, 2)
+        if self.halves and images.dim() == 4 and min(images.shape[2:]) >= HALVED:
+            # Some networks take images of one size alone, and raise whatever they like for others.
+            with contextlib.suppress(Exception):
+                return self._see(F.avg_pool2d(images, 2))
+        return self._see(images)
+
+    def _see(self, images: Tensor) -> list[Site]:
         sight = _Sight(self.sites)
         with sight, contextlib.suppress(_Enough):
             self.encoder.forward(images)  # not its call, which may be compiled
@@ -89,10 +98,9 @@ class Gauge:
 class Site(NamedTuple):
     """What goes into a normalisation layer, and what it remembers."""
 
-    maps: Tensor  # (B, c, H, W), or tokens (B, N, d), or channels last
-    width: int  # how many channels there are
-    mean: Tensor | None
-    variance: Tensor | None
+    maps: Tensor  # (B, c, …), channels second; (B, c) where there are no positions
+    mean: Tensor | None = None
+    variance: Tensor | None = None
 
 
 class _Enough(Exception):
@@ -116,27 +124,28 @@ class _Sight(TorchFunctionMode):
         given = dict(kwargs or {})
         if func is F.batch_norm:
             maps, mean, variance = (*args, given.get("running_mean"), given.get("running_var"))[:3]
-            self.sites.append(Site(maps, maps.shape[1], mean, variance))
+            self.sites.append(Site(maps, mean, variance))
         elif func is F.group_norm:
-            self.sites.append(Site(args[0], args[0].shape[1], None, None))
-        elif func is F.layer_norm:
+            self.sites.append(Site(args[0]))
+        elif func is F.layer_norm:  # of tokens, or of maps with channels last, unless it normalises whole maps
             shape = args[1] if len(args) > 1 else given["normalized_shape"]
-            self.sites.append(Site(args[0], int(shape[-1]), None, None))
+            self.sites.append(Site(args[0].movedim(-1, 1) if len(shape) == 1 else args[0]))
         if len(self.sites) == self.count:
             raise _Enough
         return func(*args, **given)
 
 
-def _describe(site: Site) -> tuple[Tensor, Tensor]:
+def _describe(site: Site) -> tuple[Tensor, ...]:
     """Means and standard deviations (B, c) of some channels."""
-    maps = site.maps if site.maps.shape[1] == site.width else site.maps.movedim(-1, 1)
-    chosen = maps[:, _spread(site.width, CHANNELS)].flatten(2).float()
-    return chosen.mean(dim=2), chosen.std(dim=2, correction=0)
+    chosen = site.maps[:, _spread(site.maps.shape[1], CHANNELS)].float()
+    if chosen.dim() == 2:
+        return (chosen,)
+    return chosen.flatten(2).mean(dim=2), chosen.flatten(2).std(dim=2, correction=0)
 
 
 def _spread(count: int, most: int) -> Tensor:
     """At most so many of ``count`` positions, evenly spread."""
-    return torch.arange(count) if count <= most else torch.linspace(0, count - 1, most).long()
+    return torch.arange(count) if count <= most else torch.arange(most) * (count - 1) // (most - 1)
 
 
 @dataclass(frozen=True)

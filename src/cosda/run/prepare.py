@@ -52,8 +52,8 @@ class Prepared:
 
     @property
     def frozen(self) -> bool:
-        """Whether domains are features of a frozen encoder, or feature vectors from the beginning."""
-        return self.plan.network.freeze_encoder or not self.preprocessing.of_images
+        """Whether domains are features of a frozen encoder."""
+        return self.plan.network.freeze_encoder
 
     def with_model(self, model: Model) -> Prepared:
         """The same with another model, which computes as the first one does."""
@@ -110,6 +110,7 @@ def prepare(
 ) -> Iterator[Prepared]:
     """Make all domains readable for a given model, or a new one; what cannot work is an error before any training."""
     with machine.open() as device:
+        given = None if model is None else model.network
         if model is None:
             model = new_model(plan)
         else:  # a copy, because the given model stays as it is
@@ -119,7 +120,7 @@ def prepare(
         packed = {name: make_readable(each, plan, model, device, machine, watcher) for name, each in domains.items()}
         ready = {name: each.domain for name, each in packed.items()}
         skipped = {name: each.skipped for name, each in packed.items() if each.skipped}
-        _check_targets(plan, ready)
+        _check_targets(plan, ready, given)
         yield Prepared(plan, model, ready, device, machine, watcher, skipped)
 
 
@@ -148,9 +149,10 @@ def _adopted(model: Model, plan: Plan, domains: Mapping[str, Domain], watcher: W
     return replace(model, network=network, architecture=replace(model.architecture, domains=network.domains))
 
 
-def _check_targets(plan: Plan, domains: Mapping[str, Domain]) -> None:
+def _check_targets(plan: Plan, domains: Mapping[str, Domain], given: Network | None) -> None:
     """Say before any training what a target lacks."""
     for target in plan.targets:
+        plan.adapt(target).carry_rule.check(given, target, len(domains[target].train))
         check_edges(plan.edges, plan.adapt(target), domains[target])
         if plan.select == "oracle" and domains[target].labels is None:
             raise CosdaError(f"the rule 'oracle' chooses by labels, and '{target}' has none. Take another --select.")
