@@ -18,7 +18,9 @@ whole --methods aad --carry bank=8,bank=2 --chains "$chain"
 whole --methods aad --carry bank --set adapt.begin=nearest --chains "$chain"
 # Twenty domains, one after the other.
 [ -f "$OUT/twenty.npz" ] || python "$(dirname "$0")/twenty_domains.py" "$OUT/twenty.npz"
-twenty() { cosda bench "$OUT/twenty.npz" --seeds 3 --workers "$WORKERS" --out "$OUT/twenty" --encoder small --variant paper "$@"; }
+as_digits="--encoder small --size 32 --epochs 8 --set data.flip=false --set network.bottleneck=64 --set source.epochs=30
+  --set source.lr=0.2 --set source.lr_end=0.004 --set source.encoder_rate=1 --set source.holdout=0"
+twenty() { cosda bench "$OUT/twenty.npz" $as_digits --seeds 3 --workers "$WORKERS" --out "$OUT/twenty" --variant paper "$@"; }
 all="print>noise>blur>contrast>red>turned>dark>salt>negative>moved>small>bright>green>sheared>blocks>shadow>blue>counter>grain>large"
 twenty --methods aad --carry last,bank --chains "$all" --set adapt.measure=target
 report embedded digits features images twenty

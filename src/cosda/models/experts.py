@@ -2,8 +2,9 @@
 
 An expert is the difference between an adapted network and the base, packed to a few bits a weight (`packing`). The
 router looks at each image and says which domain it comes from (`router`), so nobody names a domain. Where that is
-clear the image is answered by one expert alone; where it is not, or where the image resembles no domain, by the mean of
-the experts' probabilities with the router's posterior. The base is the expert of the domain that it was trained on.
+clear the image is answered by one expert alone; where it is not, by the mean of the experts' probabilities with the
+router's posterior; where the image resembles no domain, by that and the base, half and half. The base is the expert of
+the domain that it was trained on.
 """
 
 from __future__ import annotations
@@ -104,12 +105,18 @@ class Routing(NamedTuple):
 
     @property
     def shares(self) -> Tensor:
-        """The part (B, K) that each expert has in each answer: all or nothing where the posterior is clear."""
+        """The part (B, K) that each expert has in each answer: all or nothing where the posterior is clear.
+
+        What resembles no domain is answered by the base for one half: experts of other domains do it no good.
+        """
         best = self.posterior.max(dim=1, keepdim=True)
         alone = torch.zeros_like(self.posterior).scatter_(1, best.indices, 1.0)
         mixed = torch.where(self.posterior < FAINT, 0.0, self.posterior)
-        clear = (best.values >= CLEAR) & ~self.unknown[:, None]
-        return torch.where(clear, alone, mixed / mixed.sum(dim=1, keepdim=True))
+        mixed = mixed / mixed.sum(dim=1, keepdim=True)
+        known = torch.where(best.values >= CLEAR, alone, mixed)
+        base = torch.zeros_like(mixed)
+        base[:, 0] = 1.0
+        return torch.where(self.unknown[:, None], (mixed + base) / 2, known)
 
 
 class DomainBank(Network):
