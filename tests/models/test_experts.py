@@ -161,13 +161,13 @@ def test_shares_are_all_or_nothing_where_the_posterior_is_clear() -> None:
         [0.95, 0.03, 0.02],  # clear
         [CLEAR, 0.1, 0.0],  # just so
         [0.8, 0.195, 0.005],  # not; the last is faint
-        [0.95, 0.03, 0.02],  # clear, but like nothing known
-        [0.99, 0.005, 0.005],  # the same, and the others are faint
+        [0.03, 0.95, 0.02],  # clear, but like nothing known: the base has half
+        [0.005, 0.99, 0.005],  # the same, and the others are faint
     ]
     unknown = torch.tensor([False, False, False, True, True])
     shares = Routing(torch.tensor(posterior, dtype=torch.float64), unknown).shares
     assert FAINT == 0.01
-    wanted = [[1, 0, 0], [1, 0, 0], [0.8 / 0.995, 0.195 / 0.995, 0], [0.95, 0.03, 0.02], [1, 0, 0]]
+    wanted = [[1, 0, 0], [1, 0, 0], [0.8 / 0.995, 0.195 / 0.995, 0], [0.515, 0.475, 0.01], [0.5, 0.5, 0]]
     torch.testing.assert_close(shares, torch.tensor(wanted, dtype=torch.float64))
 
 
