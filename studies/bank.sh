@@ -4,18 +4,18 @@
 embedded --methods aad,nrc --carry last,interpolate=0.5,bank
 embedded --methods source,shot,cosda,cosda+aad --carry bank
 embedded --methods aad --carry bank=8,bank=2
-embedded --methods aad --carry bank --set adapt.begin=nearest
+embedded --methods aad --carry bank --set adapt.begin=previous
 embedded --methods aad --carry bank --set adapt.begin=base
 digits --methods aad,nrc --carry last,interpolate=0.5,bank
-digits --methods aad --carry bank --set adapt.begin=nearest
+digits --methods aad --carry bank --set adapt.begin=previous
 features --methods aad,nrc --carry last,interpolate=0.5,bank
-features --methods aad --carry bank --set adapt.begin=nearest
+features --methods aad --carry bank --set adapt.begin=previous
 images="--encoder lite0 --size 96 --seeds 2 --set adapt.validate=0"
 whole() { cosda bench "$OFFICE31" $images --workers "$WORKERS" --out "$OUT/images" --variant paper --set adapt.measure=target "$@"; }
 chain="amazon>dslr>webcam"
 whole --methods aad,nrc --carry last,interpolate=0.5,bank --chains "$chain"
 whole --methods aad --carry bank=8,bank=2 --chains "$chain"
-whole --methods aad --carry bank --set adapt.begin=nearest --chains "$chain"
+whole --methods aad --carry bank --set adapt.begin=previous --chains "$chain"
 # Twenty domains, one after the other.
 [ -f "$OUT/twenty.npz" ] || python "$(dirname "$0")/twenty_domains.py" "$OUT/twenty.npz"
 as_digits="--encoder small --size 32 --epochs 8 --set data.flip=false --set network.bottleneck=64 --set source.epochs=30

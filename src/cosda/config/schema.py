@@ -86,8 +86,8 @@ class AdaptSettings(Optimisation):
     )
     carry: str = setting("last", "what a stage hands on: a carry rule, or rule=value", check=_carry_text)
 
-    begin: Literal["previous", "nearest", "base"] = setting(
-        "previous", "carry bank: from which expert a new one begins; 'nearest' is that of the most similar domain"
+    begin: Literal["nearest", "previous", "base"] = setting(
+        "nearest", "carry bank: from which expert a new one begins; 'nearest' is that of the most similar domain"
     )
 
     @property
