@@ -33,6 +33,7 @@ from cosda.preprocessing import FEATURE_VECTORS
 from cosda.records.run import Run
 from cosda.run.chain import carried_path
 from cosda.run.evaluate import measure
+from cosda.run.routed import routed
 from cosda.run.train import Training
 from cosda.watch import Watcher
 from tiny import CLASSES, CPU, SEEN, WIDTH, read, tiny_benchmark, tiny_domain
@@ -192,15 +193,20 @@ def test_in_the_transductive_protocol_no_image_is_routed_by_itself(tmp_path: Pat
     assert [record["crossfitted"] for record in last] == [True, True, True]
     assert [record["crossfitted"] for record in run.of("routing", stage=1)] == [True, True, False]
     bank = bank_of(run)
-    [batch] = open_loader(same["two"], "test", SEEN, CPU, 64).sweep("test")
-    seen, best = bank.gauge(batch.images), []
+    first, second = bank.experts
+    first = replace(first, profile=replace(first.profile, temperature=30.0))
+    bank = DomainBank(bank.base, [first, second])
+    loader = open_loader(same["two"], "test", SEEN, CPU, 64)
+    [batch] = loader.sweep("test")
+    found, seen, own = routed(bank, same["two"], loader), bank.gauge(batch.images), bank.profiles[1]
     for row in range(30):
         fold = next(part for chosen, part in crossfitted("two", seen) if chosen[row])
-        own = bank.profiles[1]
         stand_in = replace(fold, distances=own.distances, temperature=own.temperature)
         router = Router((bank.profiles[0], stand_in, bank.profiles[2]))
-        best.append(int(router.posterior(seen[row : row + 1]).argmax()))
-    assert last[1]["sent"] == np.bincount(best, minlength=3).tolist()
+        assert torch.allclose(found.routing.posterior[row], router.posterior(seen[row : row + 1])[0], rtol=1e-9)
+        assert found.routing.unknown[row] == router.unknown(seen[row : row + 1])[0]
+    assert not torch.allclose(found.routing.posterior, bank.route(seen).posterior, rtol=1e-3)
+    assert found.facts(bank)["crossfitted"]
 
 
 def test_labels_of_targets_do_not_change_a_bit(finished: Run, tmp_path: Path) -> None:
