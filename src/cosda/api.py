@@ -113,7 +113,7 @@ def adapt(
         CosdaError: wrong input or an impossible request.
 
     Example:
-        >>> result = cosda.adapt("source-model", "photos/new-site", method="aad", carry="interpolate=0.5", epochs=5)
+        >>> result = cosda.adapt("source-model", "photos/new-site", method="aad", carry="bank", epochs=5)
         >>> result.model.save("adapted-model")
     """
     request = Request.of(method, model=_model(model), **options)

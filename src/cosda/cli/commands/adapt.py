@@ -57,15 +57,13 @@ def adapt(
 ) -> None:
     """Adapt a model to new, unlabelled images.
 
-    The old model stays as it is. Folder names and labels of the images mean nothing here and are not read. Recommended,
-    where earlier domains matter too: --method aad --carry interpolate=0.5 (docs/carry.md).
+    The old model stays as it is. Folder names and labels of the images mean nothing here and are not read.
 
-    With --carry bank, what the model knew stays to the bit: the new domain gets a small expert beside it, and each
-    image finds its expert by itself. 'cosda model' shows the experts, and takes one out again.
+    Recommended, where earlier domains matter too: --method aad --carry bank (docs/bank.md). What the model knew then
+    stays to the bit: the new domain gets a small expert beside it, and each image finds its expert by itself.
+    'cosda model' shows the experts, and takes one out again.
 
-    Example:  cosda adapt print-model photos/new-site --to adapted-model
-
-    Example:  cosda adapt print-model photos/new-site --to bank --carry bank
+    Example:  cosda adapt office-model photos/warehouse --to adapted --method aad --carry bank
     """
     from cosda import api
     from cosda.cli.tables import print_check
