@@ -14,7 +14,7 @@ from torch import Tensor
 
 from benchmarks.alone import alone
 from benchmarks.facts import Fact
-from benchmarks.timing import interleaved
+from benchmarks.timing import Timing, interleaved
 from cosda.models.architecture import Architecture
 from cosda.models.bn_folding import evaluating
 from cosda.models.experts import DomainBank, Expert
@@ -48,7 +48,7 @@ def _compare(case: str, encoder: str, side: int, counts: tuple[int, ...], rounds
     return [*facts, Fact(name, routed / plain, most=1.5, mebibytes=used)]
 
 
-def times(encoder: str, side: int, count: int, rounds: int):  # type: ignore[no-untyped-def]
+def times(encoder: str, side: int, count: int, rounds: int) -> Timing:
     """Seconds of a batch, routed and plain, in this process."""
     keep_freed_memory()
     bank, images = make_bank(encoder, side, count)
@@ -57,14 +57,14 @@ def times(encoder: str, side: int, count: int, rounds: int):  # type: ignore[no-
 
 
 def memory(encoder: str, side: int, count: int, ready: int) -> int:
-    """The most memory that a process needs for a few batches, with so many experts ready; the plain model with none."""
-    bank, images = make_bank(encoder, side, count)
-    before = peak_bytes(CPU)
+    """What a process takes at most beyond its libraries, with so many experts ready; with none the plain model alone."""
+    libraries = peak_bytes(CPU)
+    bank, images = make_bank(encoder, side, count if ready else 1)
     bank = bank.keep_ready(ready or 1)
     with evaluating(bank if ready else bank.base) as network:
         for _ in range(3):
             network(images)
-    return max(before, peak_bytes(CPU))
+    return peak_bytes(CPU) - libraries
 
 
 def make_bank(encoder: str, side: int, count: int) -> tuple[DomainBank, Tensor]:
