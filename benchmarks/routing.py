@@ -57,7 +57,7 @@ def times(encoder: str, side: int, count: int, rounds: int) -> Timing:
 
 
 def memory(encoder: str, side: int, count: int, ready: int) -> int:
-    """What a process takes at most beyond its libraries, with so many experts ready; with none the plain model alone."""
+    """What a process takes at most beyond its libraries, with so many experts ready; with none, the plain model."""
     libraries = peak_bytes(CPU)
     bank, images = make_bank(encoder, side, count if ready else 1)
     bank = bank.keep_ready(ready or 1)

@@ -183,7 +183,7 @@ def test_vectors_between_layers_have_no_deviation_and_batch_norm_remembers_nothi
     assert Gauge(encoder).remembered("source", images(1)) is None
 
 
-@pytest.mark.parametrize("make", [convolutional, small_resnet, TinyViT, TinyConvNeXt, lambda: nn.Flatten()], ids=str)
+@pytest.mark.parametrize("make", [convolutional, small_resnet, TinyViT, TinyConvNeXt, nn.Flatten])
 def test_an_image_has_the_same_statistics_alone_and_in_any_batch(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     gauge = Gauge(make().eval())
