@@ -56,7 +56,7 @@ def same(left: DomainProfile, right: DomainProfile) -> bool:
         make_profile("plain", statistics()),
         make_profile("late", statistics(), late=True),
         told_profile(),
-        profile_of_norms("source", [torch.rand(3), torch.rand(2)], [torch.rand(3), torch.rand(2)]),
+        profile_of_norms("source", [torch.rand(3), torch.rand(2)], [torch.rand(3), torch.rand(2)], torch.zeros(10)),
     ],
     ids=lambda profile: profile.name,
 )
@@ -200,8 +200,9 @@ def test_what_a_network_said_is_counted() -> None:
 
 
 def test_batch_norm_statistics_as_a_profile() -> None:
-    profile = profile_of_norms("source", [torch.tensor([1.0, 2.0])], [torch.tensor([4.0, 9.0])])
-    assert profile.mean.tolist() == [1, 2, 2, 3]
+    within = torch.tensor([0.5, 1.0, 0.5, 4.0])  # of the means, then of the deviations
+    profile = profile_of_norms("source", [torch.tensor([1.0, 2.0])], [torch.tensor([4.0, 9.0])], within)
+    assert profile.mean.tolist() == pytest.approx([1, 2, 3**0.5, 2])
     assert (profile.images, profile.covariance, profile.limit) == (0, None, None)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosda.models.encoders.resnet import small_resnet
-from cosda.models.profile import QUANTILES, DomainProfile, make_profile, profile_of_norms
+from cosda.models.profile import LEFT, QUANTILES, DomainProfile, make_profile, profile_of_norms
 from cosda.models.router import CHANNELS, FEATURES, TEMPERATURES, Gauge, Router, new_profile
 
 WIDE = 40  # channels, more than are looked at
@@ -180,7 +180,7 @@ def test_vectors_between_layers_have_no_deviation_and_batch_norm_remembers_nothi
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 6), nn.BatchNorm1d(6), nn.ReLU()).eval()
     assert Gauge(encoder)(images(4)).shape == (4, 6)
-    assert Gauge(encoder).remembered("source", images(1)) is None
+    assert Gauge(encoder).remembered("source", images(1), torch.zeros(99)) is None
 
 
 @pytest.mark.parametrize("make", [convolutional, small_resnet, TinyViT, TinyConvNeXt, nn.Flatten])
@@ -237,7 +237,7 @@ def test_without_norms_the_statistics_are_the_features() -> None:
         wanted = encoder(images())[:, spread(700, FEATURES)].double()
     assert gauge.late
     assert torch.equal(gauge(images()), wanted)
-    assert gauge.remembered("source", images(1)) is None
+    assert gauge.remembered("source", images(1), torch.zeros(99)) is None
 
 
 def test_norms_that_nobody_can_see_are_no_trouble() -> None:
@@ -292,18 +292,34 @@ def test_several_threads_look_through_one_network() -> None:
 
 
 def test_what_batch_norm_remembers_stands_in_for_a_profile() -> None:
-    encoder = convolutional()
-    profile = Gauge(encoder).remembered("photos", images(1))
+    encoder, within = convolutional(), torch.linspace(0, 0.4, 4 * CHANNELS, dtype=torch.float64)
+    profile = Gauge(encoder).remembered("photos", images(1), within)
     assert profile is not None
     wanted: list[float] = []
     for norm in norms_of(encoder, nn.BatchNorm2d)[:2]:
-        chosen = spread(WIDE, CHANNELS)
+        chosen, done = spread(WIDE, CHANNELS), len(wanted)
         wanted += [float(norm.running_mean[channel]) for channel in chosen]  # type: ignore[index]
-        wanted += [float(norm.running_var[channel]) ** 0.5 for channel in chosen]  # type: ignore[index]
+        for place, channel in enumerate(chosen):
+            variance = float(norm.running_var[channel])  # type: ignore[index]
+            between = float(within[done + place] + within[done + CHANNELS + place])
+            wanted.append(max(variance - between, LEFT * variance) ** 0.5)
     assert profile.mean.tolist() == pytest.approx(wanted, rel=1e-6)
-    assert (profile.name, profile.covariance, profile.images) == ("photos", None, 0)
-    assert Gauge(encoder, late=True).remembered("photos", images(1)) is None
-    assert Gauge(TinyViT().eval()).remembered("photos", images(1)) is None
+    assert (profile.name, profile.covariance, profile.images, profile.full) == ("photos", None, 0, True)
+    assert Gauge(encoder, late=True).remembered("photos", images(1), within) is None
+    assert Gauge(TinyViT().eval()).remembered("photos", images(1), within) is None
+
+
+def test_what_batch_norm_remembers_lies_where_the_images_lie() -> None:
+    """Also for images that differ much in brightness and contrast, which is no deviation within an image."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, momentum=None), nn.Flatten())
+    seen = torch.randn(400, 3, 12, 12) * (1 + 0.5 * torch.rand(400, 1, 1, 1)) + torch.randn(400, 3, 1, 1)
+    layers(seen)
+    layers.eval()
+    statistics = Gauge(layers)(seen)
+    profile = Gauge(layers).remembered("photos", seen[:1], statistics.var(dim=0))
+    assert profile is not None
+    assert float(((profile.mean - statistics.mean(dim=0)) / statistics.std(dim=0)).abs().max()) < 0.1
 
 
 def test_layers_come_in_the_order_in_which_they_are_used() -> None:
@@ -318,7 +334,7 @@ def test_layers_come_in_the_order_in_which_they_are_used() -> None:
         def forward(self, maps: Tensor) -> Tensor:
             return self.later(self.first(maps)).mean(dim=(2, 3))
 
-    profile = Gauge(Swapped().eval()).remembered("one", images(1))
+    profile = Gauge(Swapped().eval()).remembered("one", images(1), torch.zeros(6))
     assert profile is not None
     assert profile.mean[:3].tolist() == [1, 1, 1]
 
@@ -382,7 +398,8 @@ def test_unknown_is_what_lies_beyond_all_limits() -> None:
 
 def test_what_is_nearest_to_a_domain_without_a_limit_is_not_unknown() -> None:
     first, second, _ = three()
-    remembered = profile_of_norms("source", [torch.full((2,), -40.0), torch.zeros(1)], [torch.ones(2), torch.zeros(1)])
+    nothing = torch.zeros(6)
+    remembered = profile_of_norms("source", [torch.zeros(2), torch.zeros(1)], [torch.ones(2), torch.ones(1)], nothing)
     remembered = replace(remembered, mean=torch.full((5,), -40.0, dtype=torch.float64))
     router = Router((remembered, first, second))
     assert router.unknown(cloud(-38, 4)).tolist() == [False] * 4

@@ -58,8 +58,7 @@ class Bank(CarryRule):
         That of the same domain where there is one: it is adapted once more, and takes the place of the old one.
         """
         self.check(known, target.name, len(target))
-        bank = as_bank(known, target.frozen)
-        self._see_base(bank, target)
+        bank = self._see_base(as_bank(known, target.frozen), target)
         if target.name in bank.known:
             return bank.expert(target.name), {"began": target.name}
         place = {"base": 0, "previous": len(bank.experts)}.get(begin)
@@ -82,12 +81,18 @@ class Bank(CarryRule):
         profile = target.profile(bank.gauge, student, others)
         return bank.with_expert(Expert.make(student, bank.base, self.bits, profile))
 
-    def _see_base(self, bank: DomainBank, target: Target) -> None:
+    def _see_base(self, bank: DomainBank, target: Target) -> DomainBank:
         """Where the base has no profile, make one of what its BatchNorm layers remember, or say what is missing."""
+        from cosda.models.router import Gauge
+
         if bank.profile is not None:
-            return
-        if bank.base.profile is None:  # one of the other kind, of a frozen encoder or not, is left alone
-            bank.base.profile = bank.gauge.remembered(bank.known[0], target.image())
+            return bank
+        # A profile of the other kind, of a frozen encoder or not, is left alone; experts have theirs already.
+        if bank.base.profile is None and not bank.experts:
+            gauge = Gauge(bank.base.encoder, bank.late, full=True)
+            within = target.statistics(gauge).var(dim=0)
+            bank.base.profile = gauge.remembered(bank.known[0], target.image(), within)
+            bank = as_bank(bank.base, target.frozen)
         advice = "'cosda profile MODEL FOLDER' makes one from images of the kind that it was trained on."
         if bank.profile is None:
             target.note(
@@ -99,6 +104,7 @@ class Bank(CarryRule):
                 "the model has no profile of what it was trained on; its BatchNorm statistics stand in for one, which "
                 f"sends more of its images to experts of similar domains. {advice}"
             )
+        return bank
 
 
 def as_bank(network: Network, frozen: bool) -> DomainBank:

@@ -111,7 +111,7 @@ class Model:
         """
         self.check_own_name(profile.name)
         others = self.network.experts[:1] if isinstance(self.network, DomainBank) else ()
-        if any((profile.late, profile.mean.shape) != (one.profile.late, one.profile.mean.shape) for one in others):
+        if any(_kind(profile) != _kind(one.profile) for one in others):
             raise CosdaError("the profile was made by another network than this one's, or at another place of it.")
         network = copy.deepcopy(self.network)
         network.base.profile = profile
@@ -221,6 +221,11 @@ class Model:
 def _step(step: str, domain: str, **facts: Any) -> dict[str, Any]:
     """A line of the lineage."""
     return {"step": step, "domain": domain, **facts, "date": datetime.date.today().isoformat()}
+
+
+def _kind(profile: DomainProfile) -> tuple[Any, ...]:
+    """How its statistics were read: two profiles of other kinds cannot be compared."""
+    return profile.late, profile.full, profile.mean.shape
 
 
 def _beside(network: Network) -> dict[str, bytes]:

@@ -135,7 +135,8 @@ class DomainBank(Network):
             self.add_module(name, part)
         self.arithmetic, self.domains = base.arithmetic, base.domains
         self.experts, self.late = tuple(experts), late
-        self.gauge = Gauge(base.encoder, late)  # how it looks at images
+        full = any(known.full for known in (base.profile, *(expert.profile for expert in experts)) if known)
+        self.gauge = Gauge(base.encoder, late, full)  # how it looks at images
         self._base = [base]  # not a part of its own: its parts are this module's already
         self._ready = _Ready(in_memory)
         self.eval()
@@ -149,7 +150,7 @@ class DomainBank(Network):
     def profile(self) -> DomainProfile | None:  # type: ignore[override]
         """The base's, if it is of the kind of statistics by which this bank routes."""
         own = self.base.profile
-        return own if own is not None and own.late == self.gauge.late else None
+        return own if own is not None and (own.late, own.full) == (self.gauge.late, self.gauge.full) else None
 
     @property
     def known(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ FORMAT = 1
 FEWEST = 20  # images
 FOLDS = 5  # of cross-fitting: each image is judged by a profile that was made without it
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+LEFT = 0.1  # of a variance that is left at least when what lies between images is taken off
 CONFIDENCES = 20  # bins from 0 to 1
 
 
@@ -41,6 +42,7 @@ class DomainProfile:
     classes: Tensor | None = None  # (C,) images of each predicted class
     confidences: Tensor | None = None  # (20,) images by the probability of their class
     late: bool = False  # whether the statistics are features at the encoder's end
+    full: bool = False  # whether images were looked at in full size, and large ones not halved
 
     @property
     def limit(self) -> float | None:
@@ -77,7 +79,10 @@ class DomainProfile:
         tensors |= {
             key: value.long() for key in ("classes", "confidences") if (value := getattr(self, key)) is not None
         }
-        facts = {"format": FORMAT, **{key: getattr(self, key) for key in ("name", "images", "temperature", "late")}}
+        facts = {
+            "format": FORMAT,
+            **{key: getattr(self, key) for key in ("name", "images", "temperature", "late", "full")},
+        }
         # One text in the metadata, because safetensors writes several in any order.
         return safetensors.torch.save(tensors, {"profile": json.dumps(facts, ensure_ascii=False)})
 
@@ -105,6 +110,7 @@ class DomainProfile:
             classes=tensors.get("classes"),
             confidences=tensors.get("confidences"),
             late=facts["late"],
+            full=facts["full"],
         )
 
     @property
@@ -144,14 +150,23 @@ def crossfitted(name: str, statistics: Tensor) -> Iterator[tuple[Tensor, DomainP
         yield fold, _bare(name, statistics[~fold])
 
 
-def profile_of_norms(name: str, means: Sequence[Tensor], variances: Sequence[Tensor]) -> DomainProfile:
+def profile_of_norms(name: str, means: Sequence[Tensor], variances: Sequence[Tensor], within: Tensor) -> DomainProfile:
     """What BatchNorm layers remember of the images that a network was trained on.
 
-    Their running means are the means of the channels, and the roots of their running variances nearly the standard
-    deviations. How far images lie from each other they do not tell.
+    Their running means are the means of the channels. Their running variances are those of pixels of all images
+    together: what images differ in, by their means and their deviations, must be taken off, and another domain's
+    variances ``within`` tell how much that is. How far images lie from each other they do not tell.
     """
-    parts = [part for mean, variance in zip(means, variances, strict=True) for part in (mean, variance.sqrt())]
-    return DomainProfile(name, 0, torch.cat(parts).double().cpu(), None, torch.empty(0, dtype=torch.float64))
+    parts: list[Tensor] = []
+    for mean, variance in zip(means, variances, strict=True):
+        done, width = sum(map(len, parts)), len(mean)
+        between = within[done : done + width] + within[done + width : done + 2 * width]
+        parts += [
+            mean.double().cpu(),
+            (variance.double().cpu() - between).clamp(min=LEFT * variance.double().cpu()).sqrt(),
+        ]
+    nothing = torch.empty(0, dtype=torch.float64)
+    return DomainProfile(name, 0, torch.cat(parts), None, nothing, full=True)
 
 
 def _bare(name: str, statistics: Tensor) -> DomainProfile:

@@ -39,15 +39,17 @@ class Gauge:
     """Reads the routing statistics of images off an encoder, which must be in evaluation mode.
 
     ``late`` reads them at its end, where they are the features: for an encoder that is frozen, whose features are all
-    there is, and for one that has no normalisation layer.
+    there is, and for one that has no normalisation layer. ``full`` never halves images: what BatchNorm layers remember
+    is of images in full size.
     """
 
-    def __init__(self, encoder: nn.Module, late: bool = False) -> None:
+    def __init__(self, encoder: nn.Module, late: bool = False, full: bool = False) -> None:
         self.encoder = encoder
         layers = list(encoder.modules())
         norms = sum(isinstance(layer, Norm) and layer.running_mean is not None for layer in layers)
         others = sum(isinstance(layer, OTHERS) for layer in layers)
-        self.halves = bool(norms)  # other networks may need images of one size
+        self.full = full
+        self.halves = bool(norms) and not full  # other networks may need images of one size
         self.sites = max(1, min(MOST_NORMS, norms // PART)) if norms else min(MOST_OTHERS, others)
         self.late = late or not self.sites
 
@@ -66,10 +68,11 @@ class Gauge:
         return features[:, _spread(features.shape[1], FEATURES)].double().cpu()
 
     @torch.no_grad()
-    def remembered(self, name: str, image: Tensor) -> DomainProfile | None:
+    def remembered(self, name: str, image: Tensor, within: Tensor) -> DomainProfile | None:
         """The profile of what the encoder was trained on, from its BatchNorm statistics; None where these say nothing.
 
-        ``image`` (1, 3, H, W) is any, to see which layers come first.
+        ``image`` (1, 3, H, W) is any, to see which layers come first; ``within`` (D,) are the variances of routing
+        statistics within some domain, which stand in for those of the forgotten one.
         """
         sites = [] if self.late else self._look(image)
         means, variances = [], []
@@ -79,7 +82,7 @@ class Gauge:
             columns = _spread(len(site.mean), CHANNELS)
             means.append(site.mean[columns])
             variances.append(site.variance[columns])
-        return profile_of_norms(name, means, variances) if sites else None
+        return profile_of_norms(name, means, variances, within) if sites else None
 
     def _look(self, images: Tensor) -> list[Site]:
         if self.halves and images.dim() == 4 and min(images.shape[2:]) >= HALVED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,8 @@ class Look:
 
     def profile(self, gauge: Gauge, network: Network, others: tuple[DomainProfile, ...] = ()) -> DomainProfile:
         """Its profile beside those of other domains, with what a network says of it."""
-        profile = new_profile(self.name, self.statistics(gauge), others, gauge.late)
+        made = new_profile(self.name, self.statistics(gauge), others, gauge.late)
+        profile = replace(made, full=gauge.full)
         return profile.told(predict(told(network, self.name), self.images))
 
     def image(self) -> Tensor:
