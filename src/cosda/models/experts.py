@@ -201,7 +201,7 @@ class DomainBank(Network):
     def route(self, statistics: Tensor, router: Router | None = None) -> Routing:
         """Where images with these routing statistics (B, D) go, by the bank's router or another one.
 
-        Without a profile of the base, what resembles no other domain goes to the base.
+        Where nobody knows how far the base's images reach, what resembles no other domain goes to the base.
         """
         if not self.profiles:  # a base that is alone
             alone = torch.ones(len(statistics), 1, dtype=torch.float64)
@@ -209,8 +209,11 @@ class DomainBank(Network):
         router = router or self.router
         posterior, unknown = router.posterior(statistics), router.unknown(statistics)
         if self.profile is None:
-            base = unknown[:, None].to(posterior)
-            posterior, unknown = torch.cat([base, (1 - base) * posterior], dim=1), torch.zeros_like(unknown)
+            posterior = torch.cat([torch.zeros_like(posterior[:, :1]), posterior], dim=1)
+        if self.profile is None or self.profile.limit is None:
+            base = torch.zeros_like(posterior)
+            base[:, 0] = 1.0
+            posterior, unknown = torch.where(unknown[:, None], base, posterior), torch.zeros_like(unknown)
         return Routing(posterior, unknown)
 
     def answer(self, images: Tensor, shares: Tensor) -> Output:
