@@ -118,7 +118,7 @@ def print_source(run: Run, domain: str, model: Path) -> None:
         images, accuracy = sum(record["images"]), run.accuracy(record)
         print(f"{domain}: accuracy {accuracy:.1%} on {images} {splits[record['split']]} images")
     print(f"model written to {model}")
-    print(f"next: cosda adapt {model} NEW_IMAGES --to ADAPTED_MODEL")
+    print(f"next: cosda adapt {model} NEW_IMAGES --to ADAPTED_MODEL --method aad --carry bank")
 
 
 def print_check(check: Check) -> None:
