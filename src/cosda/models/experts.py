@@ -22,6 +22,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cosda.errors import CosdaError, nearest
 from cosda.models.bn_folding import fold
@@ -114,9 +115,12 @@ class Routing(NamedTuple):
         mixed = torch.where(self.posterior < FAINT, 0.0, self.posterior)
         mixed = mixed / mixed.sum(dim=1, keepdim=True)
         known = torch.where(best.values >= CLEAR, alone, mixed)
-        base = torch.zeros_like(mixed)
-        base[:, 0] = 1.0
-        return torch.where(self.unknown[:, None], (mixed + base) / 2, known)
+        return torch.where(self.unknown[:, None], (mixed + _base_alone(mixed)) / 2, known)
+
+
+def _base_alone(shares: Tensor) -> Tensor:
+    """Shares (B, K) of the same shape, all of them the base's."""
+    return F.one_hot(torch.zeros(len(shares), dtype=torch.long), shares.shape[1]).to(shares)
 
 
 class DomainBank(Network):
@@ -211,9 +215,8 @@ class DomainBank(Network):
         if self.profile is None:
             posterior = torch.cat([torch.zeros_like(posterior[:, :1]), posterior], dim=1)
         if self.profile is None or self.profile.limit is None:
-            base = torch.zeros_like(posterior)
-            base[:, 0] = 1.0
-            posterior, unknown = torch.where(unknown[:, None], base, posterior), torch.zeros_like(unknown)
+            posterior = torch.where(unknown[:, None], _base_alone(posterior), posterior)
+            unknown = torch.zeros_like(unknown)
         return Routing(posterior, unknown)
 
     def answer(self, images: Tensor, shares: Tensor) -> Output:
