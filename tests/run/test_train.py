@@ -81,6 +81,16 @@ def test_weights_go_where_a_slow_loop_takes_them(given: dict[str, Any], encoder_
         assert [one[part] for one in seen] == pytest.approx(wanted, rel=1e-5), part
 
 
+def test_with_a_shared_floor_all_parts_end_at_one_rate() -> None:
+    """Half way along the cosine of two epochs each part is half way between its own start and the common end."""
+    settings = Optimisation(epochs=2, lr=0.1, lr_end=0.02, shared_floor=True)
+    training = Training(Bowl(encoder_rate=0.1), three_weights(), tiny_loader("features", count=8), settings, 0, 1, "b")
+    seen: list[dict[str, float]] = []
+    training.run(lambda facts: seen.append(facts.rates))
+    assert seen[0] == pytest.approx({"encoder": 0.01, "bottleneck": 0.1, "classifier": 0.1})
+    assert seen[1] == pytest.approx({"encoder": 0.015, "bottleneck": 0.06, "classifier": 0.06})
+
+
 def test_the_facts_of_an_epoch_are_means_and_sums_of_its_steps() -> None:
     """The term is 1, 2 and 6 in the three steps of 8, 8 and 5 images; a network is asked once, twice and never."""
 

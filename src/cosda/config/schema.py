@@ -57,6 +57,7 @@ class Optimisation:
     epoch_images: int = setting(0, "at most so many images an epoch; 0 is all", low=0)
     lr: float = setting(2e-3, "learning rate of the head at the start", low=0)
     lr_end: float = setting(1e-3, "learning rate of the head at the end; other groups fall in proportion", low=0)
+    shared_floor: bool = setting(False, "all groups end at lr_end, as in the authors' schedule, and not in proportion")
     momentum: float = setting(0.9, "momentum of SGD", low=0, high=1)
     nesterov: bool = setting(False, "Nesterov momentum")
     weight_decay: float = setting(5e-4, "weight decay, on all parameters", low=0)

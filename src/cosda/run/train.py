@@ -161,10 +161,17 @@ class Training:
             raise CosdaError(f"the processes of this run {trouble} on {self.name}. {advice}")
 
     def _set_rates(self) -> dict[str, float]:
-        """All groups fall in proportion, so no rate ever rises."""
-        floor = self.settings.lr_end / self.settings.lr if self.settings.lr else 1.0
-        factor = cosine(1.0, floor, self.epoch, self.settings.epochs)
-        rates = {group.name: self.settings.lr * group.rate * factor for group in self.groups}
+        """All groups fall in proportion, so no rate ever rises; or all end at one rate, as in the authors' schedule."""
+        settings = self.settings
+        starts = {group.name: settings.lr * group.rate for group in self.groups}
+        if settings.shared_floor:
+            rates = {
+                name: cosine(start, settings.lr_end, self.epoch, settings.epochs) for name, start in starts.items()
+            }
+        else:
+            floor = settings.lr_end / settings.lr if settings.lr else 1.0
+            factor = cosine(1.0, floor, self.epoch, settings.epochs)
+            rates = {name: start * factor for name, start in starts.items()}
         for group in self.optimiser.param_groups if self.optimiser else ():
             group["lr"] = rates[group["name"]]
         return rates
