@@ -61,6 +61,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 
 @dataclass
+class Loading:
+    """How a model folder is opened."""
+
+    build: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="For a model of your own code: the function that builds it, which is run. Default: $COSDA_BUILD.",
+        ),
+    ] = None
+
+    def load(self, path: Path) -> Model:
+        """The model in a folder."""
+        from cosda.models.artifact import load
+
+        return load(path, build=self.build)
+
+
+@dataclass
 class Settings:
     """Options that change settings of every training."""
 

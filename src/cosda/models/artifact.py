@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 import datetime
 import hashlib
+import importlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import safetensors.torch
 import torch
@@ -253,14 +254,17 @@ def weights_key(module: nn.Module) -> str:
     return hashlib.blake2b(safetensors.torch.save(state), digest_size=16).hexdigest()
 
 
-def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[], nn.Module] | None = None) -> Model:
+def load(
+    path: str | Path, device: str | torch.device = "cpu", build: Callable[[], nn.Module] | str | None = None
+) -> Model:
     """Open a model folder; the network is in evaluation mode.
 
     Args:
         path: the folder, as `Model.save` wrote it.
         device: where the network is to be.
         build: for a model from `wrap`, a function that returns a module of the same shape as the one that was wrapped,
-            trained or not. Only your code can build it; cosda stores weights and no code.
+            trained or not; or its name, ``"module:function"``. Only your code can build it; cosda stores weights and no
+            code.
 
     Raises:
         CosdaError: there is no model, it is damaged, or it needs ``build``.
@@ -278,7 +282,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
     # A new network draws random weights, which are then replaced: the caller's random numbers must not move.
     with torch.random.fork_rng(devices=[]):
         if architecture.encoder == "wrapped" and build is not None:
-            network = _rebuild(architecture, preprocessing, build())
+            network = _rebuild(architecture, preprocessing, _builder(build)())
         else:
             with damage_explained(path):
                 network = architecture.build(weights="random")
@@ -293,6 +297,18 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Callable[[
     model.network = _with_experts(network, path, description)
     model.network.to(device).eval()
     return model
+
+
+def _builder(build: Callable[[], nn.Module] | str) -> Callable[[], nn.Module]:
+    """The function itself, or the one that is called ``module:function``."""
+    if not isinstance(build, str):
+        return build
+    module, _, name = build.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise CosdaError(f"--build {build}: there is no such function: {error}. Write MODULE:FUNCTION.") from None
+    return cast(Callable[[], nn.Module], found)
 
 
 def load_like(path: str | Path, model: Model) -> Model:

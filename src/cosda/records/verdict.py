@@ -1,0 +1,167 @@
+"""Whether an adaptation helped, as far as that can be told: the verdict, and what it rests on. No torch.
+
+An adaptation leaves beside its records
+
+    verdict/verdict.json    the verdict (`Verdict.as_json`)
+    verdict/images.json     images whose class changed and least confident ones (`JudgedImage.as_json`), with names of
+                            their thumbnails, which lie beside it: 0.jpg, 1.jpg, …
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cosda.errors import CosdaError
+
+Word = Literal["accepted", "doubtful", "rejected"]
+WORDS: tuple[str, ...] = get_args(Word)
+FOLDER = "verdict"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An accuracy that nobody measured: the most likely one, and the interval in which it lies in nine of ten cases."""
+
+    accuracy: float
+    low: float
+    high: float
+    estimators: Mapping[str, float] = field(default_factory=dict)  # what each estimator says by itself
+
+    @property
+    def text(self) -> str:
+        """For people, in percent."""
+        return f"{self.accuracy:.0%} ({self.low:.0%} to {self.high:.0%})"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a model says of the images of the new domain."""
+
+    classes: tuple[int, ...]  # images of each predicted class, in the order of the model's classes
+    confidence: float  # mean probability of the predicted classes
+    confidences: tuple[int, ...]  # images by the probability of their class: 20 bins from 0 to 1
+    estimate: Estimate | None  # None where the model has no profile with a calibration
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Correct answers on labelled images, with an exact interval (Clopper and Pearson, 95 %)."""
+
+    correct: int
+    images: int
+    low: float
+    high: float
+
+    @property
+    def accuracy(self) -> float:
+        """The share of correct answers."""
+        return self.correct / self.images
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a few labelled images say of the model before and after."""
+
+    before: Counted
+    after: Counted
+    better: int  # images that only the adapted model classifies correctly
+    worse: int  # images that only the incoming model classifies correctly
+    p_value: float  # of the exact paired test (McNemar): how likely such a difference is by chance
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an adaptation may be used, and why."""
+
+    verdict: Word
+    reasons: tuple[str, ...]  # in words, the most important first
+    decided_by: Literal["estimates", "check", "guard"]
+    domain: str
+    images: int
+    classes: tuple[str, ...]  # the model's
+    method: str
+    select: str  # the rule by which the epoch was chosen
+    before: Said | None = None  # None where training was stopped before there was anything to compare
+    after: Said | None = None
+    changed: float | None = None  # share of images whose class changed
+    # The share of equal answers of the incoming and the adapted model, by domain: the new one's images, and what stands
+    # in for those of the domains that were known before.
+    agreement: Mapping[str, float] = field(default_factory=dict)
+    check: Checked | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Verdict:
+        """The reverse of `as_json`."""
+        known = dict(values)
+        for name in ("before", "after"):
+            if known.get(name) is not None:
+                said = dict(known[name])
+                estimate = said.get("estimate")
+                said["estimate"] = None if estimate is None else Estimate(**estimate)
+                for key in ("classes", "confidences"):
+                    said[key] = tuple(said[key])
+                known[name] = Said(**said)
+        if known.get("check") is not None:
+            check = dict(known["check"])
+            check |= {name: Counted(**check[name]) for name in ("before", "after")}
+            known["check"] = Checked(**check)
+        for key in ("reasons", "classes"):
+            known[key] = tuple(known[key])
+        if known["verdict"] not in WORDS:
+            raise ValueError(f"no verdict is called {known['verdict']!r}")
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class JudgedImage:
+    """One image that somebody should look at."""
+
+    image: str  # its name
+    why: Literal["changed", "unsure"]
+    before: str  # the class that the incoming model gives
+    before_probability: float
+    after: str
+    after_probability: float
+    thumbnail: str | None  # the file's name; None where data are feature vectors
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def read_verdict(run: Path) -> Verdict | None:
+    """The verdict in a run folder; None where there is none.
+
+    Raises:
+        CosdaError: it is damaged.
+    """
+    found = _read(run / FOLDER / "verdict.json")
+    if found is None:
+        return None
+    try:
+        return Verdict.from_json(found)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CosdaError(f"{run / FOLDER / 'verdict.json'} is damaged: {error!r}.") from None
+
+
+def read_images(run: Path) -> tuple[JudgedImage, ...]:
+    """The images that somebody should look at; none where nothing was judged."""
+    try:
+        return tuple(JudgedImage(**one) for one in _read(run / FOLDER / "images.json") or ())
+    except TypeError as error:
+        raise CosdaError(f"{run / FOLDER / 'images.json'} is damaged: {error!r}.") from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError) as error:
+        raise CosdaError(f"{path} is damaged: {error}.") from None
