@@ -32,6 +32,7 @@ FLOORS = (
     ("methods",),
     ("config",),
     ("run",),
+    ("judge",),
     ("api",),
     ("bench",),
     ("cli",),

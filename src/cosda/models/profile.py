@@ -51,11 +51,11 @@ class DomainProfile:
 
     def distance(self, statistics: Tensor) -> Tensor:
         """Squared Mahalanobis distances (B,) of images from this domain, by its own covariance."""
-        away = (statistics - self.mean) @ self._whitening
+        away = (statistics - self.mean) @ self.whitening
         return away.square().sum(dim=1)
 
     @cached_property
-    def _whitening(self) -> Tensor:
+    def whitening(self) -> Tensor:
         """(D, D) such that distances are those of the plane."""
         assert self.covariance is not None
         factor = torch.linalg.cholesky(self.covariance)

@@ -56,6 +56,10 @@ class Gauge:
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
         """Statistics (B, D) of a batch, in double precision on the CPU."""
+        return self.seen(images)
+
+    def seen(self, images: Tensor) -> Tensor:
+        """The same with gradients, where these are wanted."""
         if not len(images):  # of several processes one may have none; a mean over nothing is a warning
             return self(images.new_zeros(1, *images.shape[1:]))[:0]
         sites = [] if self.late else self._look(images)
