@@ -402,12 +402,14 @@ def profile(
     images = load_domain(data, model.classes) if labelled else load_domain(data, labels=False)
     if labelled and images.labels is None:
         raise CosdaError(f"{images.name} has no labels: its images must lie in one folder per class.")
-    known = network.profile.name if network.profile is not None and network.profile.images else None
+    had = network.profile
+    known = had.name if had is not None and had.images else None
     name = domain or known or images.name
     model.check_own_name(name)
     with _opened(model, bank, images, machine, watcher, "train") as (loader, packed):
         others = tuple(expert.profile for expert in bank.experts)
         made = Look(name, False, loader).profile(bank.gauge, network, others)
+        made = replace(made, calibration=None if had is None else had.calibration)  # the network is the same
         if labelled and packed.domain.labels is not None:
             truth = torch.from_numpy(packed.domain.labels[packed.domain.train])
             logits = torch.cat([output.logits.cpu() for _, output in outputs(told(network, name), loader)])
