@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cosda.records.verdict import Verdict
 from cosda.report.model.groups import Section
 from cosda.validators import VALIDATORS
 
@@ -10,6 +11,19 @@ HOW_TO_READ = (
     "A ± B is the mean and the sample standard deviation over the seeds; a single seed has no ±. "
     "Bold is the best mean of its column; † marks a difference from it that may be chance."
 )
+
+OF_ADAPTATIONS = {
+    "Estimated accuracy": "What share of the new images the model is likely to classify correctly. Nobody measured it: "
+    "it follows from how the model answers, and from how it answered images that it was calibrated on. In nine of "
+    "ten cases the true accuracy lies in the interval.",
+    "Class changed": "The share of the new images to which the adapted model gives another class.",
+    "Agreement": "The share of images to which both give the same class. Images of earlier domains are gone; images "
+    "that are made from their profiles stand in for them. Little agreement there means that something is forgotten.",
+    "Confidence": "The mean probability of the class that the model gives. It rises with nearly every adaptation, also "
+    "with a harmful one.",
+    "Check": "Accuracy on labelled images that somebody gave, with its interval (Clopper and Pearson, 95 %), and the "
+    "exact paired test: how likely such a difference is by chance.",
+}
 
 
 def headline(section: Section) -> str:
@@ -48,3 +62,22 @@ def facts(section: Section) -> list[str]:
         f"Protocol: {section.protocol}: {about}" if about else f"Protocol: {section.protocol}",
         f"Selection rule: {section.select}: {selection(section.select)}",
     ]
+
+
+def decided(verdict: Verdict) -> str:
+    """What a verdict rests on."""
+    return {
+        "estimates": "decided by what can be estimated without labels",
+        "check": "decided by the labelled images of the check",
+        "guard": "decided by the guard, which watches the training",
+    }[verdict.decided_by]
+
+
+def next_step(verdict: Verdict) -> str:
+    """What to do now."""
+    return {
+        "accepted": "Next: use the adapted model. To go back, use the older folder, which is as it was.",
+        "doubtful": "Next: look at the images below, or check with a few labelled ones (--check FOLDER). Until then "
+        "the older folder is the safe choice.",
+        "rejected": "Next: go on with the older folder, which is as it was. The reasons say what to change.",
+    }[verdict.verdict]
