@@ -43,7 +43,7 @@ def estimates(verdict: Verdict) -> Plot:
 def _dots(title: str, colour: str, values: Sequence[Estimate | Counted | float | None], shift: float) -> Plot:
     found = [(i, value) for i, value in enumerate(values) if value is not None]
     centres = [value if isinstance(value, float) else value.accuracy for _, value in found]
-    spans = [(c, c) if isinstance(v, float) else (v.low, v.high) for c, (_, v) in zip(centres, found, strict=True)]
+    spans = [None if isinstance(value, float) else (value.low, value.high) for _, value in found]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -53,8 +53,8 @@ def _dots(title: str, colour: str, values: Sequence[Estimate | Counted | float |
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [rounded(100 * (high - c)) for c, (_, high) in zip(centres, spans, strict=True)],
-            "arrayminus": [rounded(100 * (c - low)) for c, (low, _) in zip(centres, spans, strict=True)],
+            "array": [span and rounded(100 * (span[1] - c)) for c, span in zip(centres, spans, strict=True)],
+            "arrayminus": [span and rounded(100 * (c - span[0])) for c, span in zip(centres, spans, strict=True)],
             "color": colour,
             "thickness": 2,
             "width": 4,

@@ -164,13 +164,15 @@ def _figures(run: Run, verdict: Verdict | None) -> list[Figure]:
         )
     )
     losses = panel_of("Loss terms", epochs.loss_curves, run)
+    scores = _scores(run, verdict)
     found.append(
         Figure(
             "Epoch by epoch",
             "In absolute values. Epoch 0 is the incoming model, where its score is known; a ring marks the epoch whose "
             "model was handed on. Of each score more is better, but for a model that collapses.",
-            (*(() if losses.is_empty else (losses,)), *_scores(run, verdict)),
+            (*(() if losses.is_empty else (losses,)), *scores),
             size="small",
+            notes=tuple(f"{one.title}: {VALIDATORS[one.title].title}." for one in scores if one.title in VALIDATORS),
         )
     )
     return found
@@ -182,11 +184,7 @@ def _scores(run: Run, verdict: Verdict | None) -> list[Panel]:
         plots = epochs.absolute_scores(run, incoming)
     except DAMAGED as error:
         return [Panel("Label-free scores", reason=f"damaged records ({type(error).__name__}: {error})")]
-    return [Panel(_title(name), plot) for name, plot in plots.items()]
-
-
-def _title(score: str) -> str:
-    return f"{score}: {VALIDATORS[score].title}" if score in VALIDATORS else score
+    return [Panel(name, plot) for name, plot in plots.items()]
 
 
 def _picture(run: Run, thumbnail: str | None) -> str | None:

@@ -9,7 +9,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cosda import metrics
 from cosda.report.figures import FIGURES
 from cosda.report.figures.base import Figure
 from cosda.report.figures.style import Palette, Plot, palette
@@ -64,7 +63,7 @@ def page(contents: Contents) -> str:
             for chapter, pages in zip(contents.chapters, run_pages(contents.sections), strict=True)
         ],
         pages_of_adaptations=adaptation_pages(contents.judged),
-        measures=metrics.MEASURES.values(),
+        meanings=wording.meanings(bool(contents.judged), bool(contents.chapters)),
         plots=plots,
         plotly=Markup(get_plotlyjs()),
     )

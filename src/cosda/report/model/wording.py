@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cosda.records.verdict import Verdict
+from cosda.metrics import MEASURES
+from cosda.records.verdict import JudgedImage, Verdict
+from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.groups import Section
 from cosda.validators import VALIDATORS
 
@@ -24,6 +26,8 @@ OF_ADAPTATIONS = {
     "Check": "Accuracy on labelled images that somebody gave, with its interval (Clopper and Pearson, 95 %), and the "
     "exact paired test: how likely such a difference is by chance.",
 }
+OF_IMAGES = ("image", "why", "before", "after")
+OF_NUMBERS = "Accuracies, confidence and agreement are in percent, changes in percentage points."
 
 
 def headline(section: Section) -> str:
@@ -71,6 +75,36 @@ def decided(verdict: Verdict) -> str:
         "check": "decided by the labelled images of the check",
         "guard": "decided by the guard, which watches the training",
     }[verdict.decided_by]
+
+
+def judgement(adaptation: Adaptation) -> list[str]:
+    """What is known of an adaptation, one fact a line: why the verdict is what it is, and where the model comes from."""
+    verdict, facts = adaptation.verdict, [*adaptation.problems]
+    if verdict is not None:
+        facts += [*verdict.reasons, f"{decided(verdict).capitalize()}.", next_step(verdict)]
+    return [*facts, f"Lineage: {lineage(adaptation)}.", f"Run: {adaptation.run.path.name}."]
+
+
+def image(judged: JudgedImage) -> tuple[str, str, str, str]:
+    """A row under `OF_IMAGES`."""
+    why = {"changed": "its class changed", "unsure": "least confident"}[judged.why]
+    before = f"{judged.before} ({judged.before_probability:.0%})"
+    return judged.image, why, before, f"{judged.after} ({judged.after_probability:.0%})"
+
+
+def lineage(adaptation: Adaptation) -> str:
+    """The chain of steps that led to the model, in one line."""
+    texts = []
+    for step in adaptation.lineage:
+        facts = ", ".join(filter(None, (step.how, step.date, step.verdict)))
+        texts.append(f"{step.name} ({facts})" if facts else step.name)
+    return " → ".join(texts)
+
+
+def meanings(adaptations: bool, chains: bool) -> dict[str, str]:
+    """What the numbers of a report mean, by their names."""
+    measures = {measure.title: measure.meaning for measure in MEASURES.values()}
+    return (OF_ADAPTATIONS if adaptations else {}) | (measures if chains or not adaptations else {})
 
 
 def next_step(verdict: Verdict) -> str:

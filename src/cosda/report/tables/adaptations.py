@@ -98,7 +98,7 @@ def _before_and_after(adaptation: Adaptation, verdict: Verdict) -> Table:
         counted = (verdict.check.before, verdict.check.after)
         add(f"measured on {CHECK}", *(one.accuracy for one in counted), counted, NOT_ASKED)
     add("mean confidence", *(said and said.confidence for said in (verdict.before, verdict.after)), (), NOT_COMPARED)
-    table = _table(adaptation, "verdict", "Before and after", columns, rows)
+    table = _table(adaptation, "verdict", "Before and after in numbers", columns, rows)
     notes = ("From and to: the interval of an estimate holds in nine of ten cases.",)
     if verdict.check is not None:
         notes = (f"{notes[0]} That of the measured accuracy is exact (Clopper and Pearson, 95 %).",)
