@@ -134,6 +134,7 @@ PUBLIC = [
     "Architecture",
     "Batch",
     "Benchmark",
+    "Calibration",
     "Check",
     "CosdaError",
     "Domain",

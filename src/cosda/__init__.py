@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cosda.methods.base import Group, Method, Progress, TargetImages
     from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
+    from cosda.models.calibration import Calibration
     from cosda.models.network import Network
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
@@ -44,6 +45,7 @@ _PLACES = {
     "Architecture": "cosda.models.architecture",
     "Batch": "cosda.types",
     "Benchmark": "cosda.data.domain",
+    "Calibration": "cosda.models.calibration",
     "Check": "cosda.api",
     "CosdaError": "cosda.errors",
     "Domain": "cosda.data.domain",
@@ -90,6 +92,7 @@ __all__ = [
     "Architecture",
     "Batch",
     "Benchmark",
+    "Calibration",
     "Check",
     "CosdaError",
     "Domain",
