@@ -76,10 +76,9 @@ class Fitted:
     def from_json(cls, values: Mapping[str, Any]) -> Fitted:
         """As `studies/verdict.py` wrote it."""
         parts = {name: Regression(**values[name]) for name in ("before", "after", "harm")}
-        usual = {
-            name: (_number(low, -math.inf), _number(high, math.inf)) for name, (low, high) in values["usual"].items()
-        }
-        return cls(**parts, accept=values["accept"], reject=values["reject"], usual=ends)
+        ends = values["usual"].items()
+        usual = {name: (_number(low, -math.inf), _number(high, math.inf)) for name, (low, high) in ends}
+        return cls(**parts, accept=values["accept"], reject=values["reject"], usual=usual)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a side without a limit is null."""
