@@ -24,7 +24,6 @@ from cosda.cli.options import (
 )
 from cosda.cli.progress import open_watcher
 
-
 REJECTED = 3  # exit code
 
 
