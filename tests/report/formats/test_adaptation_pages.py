@@ -102,7 +102,7 @@ def test_damaged_records_are_reasons_on_the_page(tmp_path: Path) -> None:
     add_records(folder, [{"kind": "validation", "stage": 1, "epoch": 2}])
     found = page_of(folder).figures[-1].panels
     assert found[1].title == "Label-free scores"
-    assert "damaged records (KeyError: 'scores')" in found[1].reason
+    assert "damaged records (KeyError: 'images')" in found[1].reason
 
 
 def test_scores_of_other_images_do_not_begin_the_curves(tmp_path: Path) -> None:
