@@ -190,7 +190,7 @@ def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
     machine = cosda.Machine(threads=1)
     small = {"network.encoder": "small", "network.bottleneck": 64, "data.size": 32, "data.flip": False}
     small |= {"source.epochs": 15, "source.lr": 0.2, "source.lr_end": 0.004, "source.encoder_rate": 1.0}
-    heads = {"network.encoder": "identity:1280", "source.epochs": 20}
+    heads: dict[str, Any] = {"source.epochs": 20, "source.lr": 1e-2, "source.lr_end": 2e-4}
 
     @cache
     def source(family: str, name: str) -> cosda.Model:
