@@ -31,6 +31,7 @@ from cosda.report.tables.contents import JudgedRun
 from cosda.validators import VALIDATORS
 
 LARGEST = 200_000  # bytes of an image that a page carries; a thumbnail has a few thousand
+MOST_KNOWN = 3  # domains that a tile names
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ def _tiles(verdict: Verdict) -> list[Tile]:
         tiles.append(Tile("Mean confidence", f"{before.confidence:.0%} → {after.confidence:.0%}"))
     known = known_agreement(verdict)
     if known:
-        each = ", ".join(f"{name} {share:.0%}" for name, share in known.items())
+        lowest = sorted(known.items(), key=lambda item: item[1])[:MOST_KNOWN]
+        each = ", ".join(f"{name} {share:.0%}" for name, share in lowest) + ", …" * (len(known) > MOST_KNOWN)
         tiles.append(Tile("Agreement on what was known", f"{min(known.values()):.0%}", each if len(known) > 1 else ""))
     return tiles
 
@@ -180,6 +182,8 @@ def _figures(run: Run, verdict: Verdict | None) -> list[Figure]:
 def _scores(run: Run, verdict: Verdict | None) -> list[Panel]:
     incoming = verdict.before.scores if verdict is not None and verdict.before is not None else {}
     try:
+        if verdict is None or any(record["images"] != verdict.images for record in run.of("validation")):
+            incoming = {}  # scores of other images, which would be a step that nobody made
         plots = epochs.absolute_scores(run, incoming)
     except DAMAGED as error:
         return [Panel("Label-free scores", reason=f"damaged records ({type(error).__name__}: {error})")]
@@ -194,5 +198,7 @@ def _picture(run: Run, thumbnail: str | None) -> str | None:
         content = (run.path / FOLDER / thumbnail).read_bytes()
     except (OSError, ValueError):
         return None
-    kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}" if len(content) <= LARGEST else None
+    kinds = {b"\xff\xd8": "jpeg", b"\x89P": "png"}
+    if len(content) > LARGEST or content[:2] not in kinds:
+        return None
+    return f"data:image/{kinds[content[:2]]};base64,{base64.b64encode(content).decode()}"
