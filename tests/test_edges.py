@@ -163,6 +163,7 @@ PUBLIC = [
     "adapt",
     "evaluate",
     "find_runs",
+    "import_model",
     "load",
     "load_benchmark",
     "load_domain",
