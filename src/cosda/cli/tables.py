@@ -177,15 +177,18 @@ def print_model(contents: Contents) -> None:
 def _network_lines(contents: Contents) -> list[str]:
     """Classes, network and input."""
     from cosda.data.readers import listed
+    from cosda.models.graphs import FORMATS
 
     network, seen = contents.architecture, contents.preprocessing
+    graph = FORMATS.get(network.encoder)
+    name = f"a graph, {graph.title}" if graph else network.encoder
     built = f" (built by {network.builder})" if network.builder else ""
     masks = f", masks for {', '.join(network.domains)}" if network.domains else ""
     size = amount(contents.domains[0].bytes)
     pixels = f"{seen.size} × {seen.size} pixels" + (", the centre of each" if seen.profile == "shot" else "")
     return [
         f"{contents.path}: {len(contents.classes)} classes: {listed(contents.classes, 20)}",
-        f"network: {network.encoder}{built}, bottleneck {network.bottleneck}{masks}, {size}",
+        f"network: {name}{built}, bottleneck {network.bottleneck}{masks}, {size}",
         f"input: images of {pixels}, mean {_numbers(seen.mean)}, deviation {_numbers(seen.std)}"
         if seen.of_images
         else f"input: feature vectors of width {network.input_width}",

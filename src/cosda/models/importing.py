@@ -135,7 +135,7 @@ def _from_graph(file: Path, names: tuple[str, ...] | None, changes: Mapping[str,
         raise CosdaError(f"{file} tells {architecture.classes} classes apart, but {len(names)} class names were given.")
     seen = network.encoder.preprocessing
     assert isinstance(seen, Preprocessing)
-    return Model(network, architecture, names, seen, [_step(file.name, file)])
+    return Model(network, architecture, names, seen, [_step(f"a graph, {FORMATS[file.suffix[1:]].title}", file)])
 
 
 def _wrapped(network: nn.Module, names: tuple[str, ...], classifier: str | None, seen: Preprocessing) -> Model:

@@ -39,10 +39,13 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        wants = re.search(r"GLOBAL (\S+)", str(error))
         raise CosdaError(
-            f"{path} is not a file of plain tensors, and cosda unpickles nothing else, as that runs code "
-            f"from the file. If you trust the file, load it yourself and write its state dict with "
-            f"safetensors.torch.save_file. (torch: {first_line(error)})"
+            f"{path} is not a file of plain tensors, but a pickle"
+            + (f" that wants to run {wants[1]}" if wants else "")
+            + ", as torch.save makes of a whole model. cosda unpickles nothing, as that runs code from the file. If you "
+            "trust the file, load it yourself and write its state dict: "
+            "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')."
         ) from None
     except Exception as error:  # on a file that is no weights file, torch's reader may raise anything
         raise CosdaError(f"{path} cannot be read as weights: {first_line(error)}. Is it whole?") from None

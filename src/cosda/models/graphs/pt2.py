@@ -37,7 +37,10 @@ OPERATORS = re.compile(
     r"|_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|pow|eq|ne|lt|le|gt|ge|and_|or_)"
 )
 READS_FILES = "torch.ops.aten.from_file"
-SIZES = re.compile(r"([a-z]+\d+|\d+|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|Max|Min|True|False|[\s+\-*/(),<>=&|~])*")
+SIZES = re.compile(  # formulas of sizes, such as Add(Symbol('s31', positive=True, integer=True), Integer(1))
+    r"(Symbol\('[a-z]+\d+'|Integer|Add|Mul|Pow|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|Max|Min|[a-z]+\d+"
+    r"|(positive|nonnegative|integer)=True|[\s\d+\-*/(),<>])*"
+)
 PLAIN = re.compile(r"[\w.+:\-]*")  # names; nothing that could be called, wherever torch writes them into a program
 TREES = ("builtins.tuple", "builtins.list", "builtins.dict")  # in which inputs and outputs may stand
 KEYS = re.compile(r'null|\[("\w*"(, )?)*\]')  # of such a dict
@@ -56,7 +59,7 @@ class _Runner:
         made = _graph(self.content)
         if self.tensor is not None:
             chosen = next(node for node in made.graph.nodes if node.name == self.tensor)
-            _end(made).args = (chosen,)
+            _end(made).args = ((chosen,),)
             made.graph.eliminate_dead_code()
             made.recompile()
         return made
