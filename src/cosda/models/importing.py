@@ -120,10 +120,11 @@ def _from_weights(
             f"{file} is neither the name of a library's network ({NAMES}) nor a graph ({kinds}). If it is a file of "
             "weights, say which function makes the network: --build MODULE:FUNCTION."
         )
-    read_weights(file)  # what is wrong with the file is an error before anything is run
+    names, seen = _named(names), replace(IMAGENET, **changes)
+    read_weights(file)  # what is wrong with the request is an error before anything is run
     network = built(build)
     load_weights(network, file, whole=True)
-    model = _wrapped(network, _named(names), classifier, replace(IMAGENET, **changes))
+    model = _wrapped(network, names, classifier, seen)
     architecture = replace(model.architecture, builder=build)
     return replace(model, architecture=architecture, lineage=[_step(build, file)])
 

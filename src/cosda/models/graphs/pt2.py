@@ -191,7 +191,7 @@ def _check(content: bytes, where: str) -> None:
         raise refuse(f"a pickle as its example ({first_line(error)})") from None
     for key, text in _texts(program):
         if not _is_harmless(key, text):
-            raise refuse(f"'{text[:60]}' as {key or 'a name'}")
+            raise refuse(f"{text[:60]!r} as {key or 'a name'}")
 
 
 def _is_harmless(key: str, text: str) -> bool:
