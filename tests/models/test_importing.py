@@ -201,10 +201,10 @@ def test_a_pickle_is_refused_and_never_run(code, tmp_path, content, name) -> Non
     torch.save(content, tmp_path / name)
     if name in ("whole.pt2", "whole.onnx"):
         pytest.importorskip("onnx")
-        with pytest.raises(CosdaError, match="is no|refused"):
+        with pytest.raises(CosdaError, match=r"is no|refused"):
             import_model(tmp_path / name, classes=CLASSES)
     else:
-        with pytest.raises(CosdaError, match="a pickle that wants to run posix.mkdir|cannot be read as weights"):
+        with pytest.raises(CosdaError, match=r"a pickle that wants to run posix.mkdir|cannot be read as weights"):
             import_model(tmp_path / name, build=f"{code}:make", classes=CLASSES)
     assert not (tmp_path / "trapped").exists()
     assert not ran(), "nothing is run for a file that cannot be read"
@@ -370,7 +370,7 @@ def test_weights_of_a_file_for_a_classifier_of_transformers(transformers, hub, t
         import_model(f"hf/{hub}", tmp_path / "two.pth", classes=CLASSES)
     state = {key: value for key, value in theirs.state_dict().items() if not key.startswith("classifier")}
     torch.save(state, tmp_path / "headless.pth")
-    with pytest.raises(CosdaError, match="missing: classifier.bias, classifier.weight"):
+    with pytest.raises(CosdaError, match=r"missing: classifier.bias, classifier.weight"):
         import_model(f"hf/{hub}", tmp_path / "headless.pth", classes=["no", "yes"])
 
 

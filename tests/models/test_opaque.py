@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -31,25 +33,46 @@ def images(count: int = 5) -> Tensor:
     return torch.randn(count, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(3))
 
 
-def net(*end: nn.Module) -> nn.Module:
+ENDS: dict[str, Callable[[], list[nn.Module]]] = {
+    "linear": lambda: [nn.Linear(24, 3)],
+    "softmax": lambda: [nn.Linear(24, 3), nn.Softmax(dim=1)],
+    "logsoftmax": lambda: [nn.Linear(24, 3, bias=False), nn.LogSoftmax(dim=1)],
+    "tanh": lambda: [nn.Linear(24, 3), nn.Tanh()],
+    "probabilities": lambda: [nn.Linear(24, 3), nn.Sigmoid(), nn.Softmax(dim=1)],
+    "unflattened": lambda: [nn.Linear(24, 3), nn.Unflatten(1, (3, 1))],
+    "large": lambda: [nn.Linear(24, 600), nn.Linear(600, 3)],
+}
+
+
+def net(end: str = "linear") -> nn.Sequential:
     torch.manual_seed(0)
     layers = [nn.Conv2d(3, 6, 5, 2), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Dropout(), *(end or (nn.Linear(24, 3),))).eval()
+    return nn.Sequential(*layers, nn.Dropout(), *ENDS[end]()).eval()
 
 
-def export(network: nn.Module, path: Path, batch: int | None = None, **options: Any) -> Path:
-    """Write the graph of a network, for one size of batches or for any."""
+@functools.cache
+def exported(kind: str, end: str, batch: int | None, beside: bool) -> dict[str, bytes]:
+    """The files of a graph; to write them takes seconds."""
     shapes = ({0: torch.export.Dim("batch")},) if batch is None else None
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # of torch's exporters, about themselves
-        program = torch.export.export(network, (images(batch or 2),), dynamic_shapes=shapes)
-        if path.suffix == ".pt2":
+        program = torch.export.export(net(end), (images(batch or 2),), dynamic_shapes=shapes)
+        path = Path(folder, f"net.{kind}")
+        if kind == "pt2":
             torch.export.save(program, path)
         else:
             pytest.importorskip("onnxruntime")
             pytest.importorskip("onnxscript")
-            torch.onnx.export(program, f=str(path), dynamo=True, verbose=False, **{"external_data": False, **options})
-    return path
+            torch.onnx.export(program, f=str(path), dynamo=True, verbose=False, external_data=beside)
+        return {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+
+
+def export(folder: Path, kind: str, end: str = "linear", batch: int | None = None, beside: bool = False) -> Path:
+    """Write the graph of a network, for one size of batches or for any; its weights may lie in a file beside it."""
+    folder.mkdir(exist_ok=True)
+    for name, content in exported(kind, end, batch, beside).items():
+        (folder / name).write_bytes(content)
+    return folder / f"net.{kind}"
 
 
 @pytest.fixture(params=KINDS)
@@ -66,7 +89,7 @@ def imported(path: Path, **options: Any) -> Model:
 @pytest.mark.parametrize("batch", [None, 1, 4])
 def test_a_graph_answers_as_its_network_and_is_cut_before_its_last_layer(kind, batch, tmp_path) -> None:
     theirs = net()
-    model = imported(export(theirs, tmp_path / f"net.{kind}", batch), mean=[0.5] * 3)
+    model = imported(export(tmp_path, kind, batch=batch), mean=[0.5] * 3)
     assert (model.preprocessing.size, model.preprocessing.mean) == (SIDE, (0.5,) * 3)  # the graph knows its size
     assert model.architecture.batch == batch
     again = load(model.save(tmp_path / "model"))
@@ -81,26 +104,20 @@ def test_a_graph_answers_as_its_network_and_is_cut_before_its_last_layer(kind, b
 
 @pytest.mark.parametrize(
     ("end", "width"),
-    [
-        ((nn.Linear(24, 3), nn.Softmax(dim=1)), 24),
-        ((nn.Linear(24, 3, bias=False), nn.LogSoftmax(dim=1)), 24),
-        ((nn.Linear(24, 3), nn.Tanh()), 3),  # what follows the last layer is not known
-        ((nn.Linear(24, 3), nn.Sigmoid(), nn.Softmax(dim=1)), 3),
-    ],
-    ids=["softmax", "logsoftmax", "tanh", "probabilities"],
+    [("softmax", 24), ("logsoftmax", 24), ("tanh", 3), ("probabilities", 3)],  # behind tanh nothing is known
 )
 def test_what_follows_the_last_layer(kind, end, width, tmp_path) -> None:
-    theirs = net(*end)
-    model = imported(export(theirs, tmp_path / f"net.{kind}"))
+    theirs = net(end)
+    model = imported(export(tmp_path, kind, end))
     output = load(model.save(tmp_path / "model")).network(images())
     assert output.features.shape == (5, width)
     given = theirs(images())
-    wanted = given if isinstance(end[-1], nn.Softmax) else given.softmax(dim=1)
+    wanted = given if isinstance(theirs[-1], nn.Softmax) else given.softmax(dim=1)
     torch.testing.assert_close(output.logits.softmax(dim=1), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_what_a_graph_is_good_for(kind, tmp_path) -> None:
-    folder = imported(export(net(), tmp_path / f"net.{kind}")).save(tmp_path / "model")
+    folder = imported(export(tmp_path, kind)).save(tmp_path / "model")
     domain = tiny_domain("office", 30)
     probabilities = np.stack([one.probabilities for one in cosda.predict(folder, domain)])
     assert probabilities.shape == (30, 3)
@@ -114,7 +131,7 @@ def test_what_a_graph_is_good_for(kind, tmp_path) -> None:
 
 
 def test_a_graph_cannot_be_trained(kind, tmp_path) -> None:
-    model = imported(export(net(), tmp_path / f"net.{kind}"))
+    model = imported(export(tmp_path, kind))
     for options in ({}, {"carry": "bank"}, {"freeze_encoder": True}):
         with pytest.raises(CosdaError, match=rf"graph \(graph.{kind}\), which cannot be trained.*cosda import WEIGHTS"):
             cosda.adapt(model, tiny_domain("site", 30), "aad", **options)
@@ -124,38 +141,38 @@ def test_a_graph_cannot_be_trained(kind, tmp_path) -> None:
 
 def test_two_graphs_are_two_networks(tmp_path) -> None:
     """Stored features must not be taken for those of another graph whose last layer is the same."""
-    one = imported(export(net(nn.Linear(24, 3), nn.Tanh()), tmp_path / "one.pt2"))
-    other = imported(export(net(nn.Linear(24, 3), nn.Sigmoid()), tmp_path / "other.pt2"))
+    one = imported(export(tmp_path / "one", "pt2", "tanh"))
+    other = imported(export(tmp_path / "other", "pt2", "probabilities"))
     key = cosda.models.artifact.weights_key
     assert key(one.network.encoder) != key(other.network.encoder)
 
 
 def test_an_exchanged_graph_is_seen(kind, tmp_path) -> None:
-    folder = imported(export(net(), tmp_path / f"net.{kind}")).save(tmp_path / "model")
+    folder = imported(export(tmp_path, kind)).save(tmp_path / "model")
     file = folder / f"graph.{kind}"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(CosdaError, match="is not the file that its model.json was written with"):
+    with pytest.raises(CosdaError, match=r"is not the file that its model.json was written with"):
         load(folder)
 
 
 @pytest.mark.parametrize(
     ("end", "options", "message"),
     [
-        ((), {"classes": ["a", "b"]}, "tells 3 classes apart, but 2 class names"),
-        ((), {"size": 32}, "takes images of 16 pixels alone"),
-        ((), {"build": "a:b"}, "is a whole graph. Leave --build"),
-        ((nn.Linear(24, 3), nn.Unflatten(1, (3, 1))), {}, r"it gives \(2, 3, 1\) for 2 images"),
+        ("linear", {"classes": ["a", "b"]}, "tells 3 classes apart, but 2 class names"),
+        ("linear", {"size": 32}, "takes images of 16 pixels alone"),
+        ("linear", {"build": "a:b"}, "is a whole graph. Leave --build"),
+        ("unflattened", {}, r"it gives \(2, 3, 1\) for 2 images"),
     ],
 )
 def test_wrong_graphs_are_explained(kind, end, options, message, tmp_path) -> None:
-    path = export(net(*end), tmp_path / f"net.{kind}")
+    path = export(tmp_path, kind, end)
     with pytest.raises(CosdaError, match=message):
         import_model(path, **{"classes": CLASSES, **options})
 
 
 def test_files_that_are_no_graphs(kind, tmp_path) -> None:
     (tmp_path / f"net.{kind}").write_bytes(b"not a graph")
-    with pytest.raises(CosdaError, match="is no ONNX file|is no file of torch.export"):
+    with pytest.raises(CosdaError, match=r"is no ONNX file|this is no file of torch.export"):
         imported(tmp_path / f"net.{kind}")
     with pytest.raises(CosdaError, match="does not exist"):
         imported(tmp_path / f"none.{kind}")
@@ -165,8 +182,8 @@ def test_files_that_are_no_graphs(kind, tmp_path) -> None:
 
 
 def test_weights_in_a_file_beside_are_taken_along(tmp_path) -> None:
-    theirs = net(nn.Linear(24, 600), nn.Linear(600, 3))  # small tensors stay within
-    path = export(theirs, tmp_path / "net.onnx", external_data=True)
+    theirs = net("large")  # small tensors stay within
+    path = export(tmp_path, "onnx", "large", beside=True)
     assert (tmp_path / "net.onnx.data").is_file()
     folder = imported(path).save(tmp_path / "model")
     (tmp_path / "net.onnx.data").unlink()
@@ -212,12 +229,12 @@ def test_onnx_without_onnxruntime_names_the_extra(tmp_path, monkeypatch) -> None
         raise ModuleNotFoundError(f"No module named '{name}'")
 
     (tmp_path / "net.onnx").write_bytes(b"")
-    monkeypatch.setattr("cosda.models.graphs.onnx.importlib.import_module", absent)
+    monkeypatch.setattr("cosda.models.encoders.external.importlib.import_module", absent)
     with pytest.raises(CosdaError, match=r"pip install 'cosda\[onnx\]'"):
         imported(tmp_path / "net.onnx")
 
 
-# --- What could be code in a file of torch.export -----------------------------------------------------------------------
+# --- What could be code in a file of torch.export ---------------------------------------------------------------------
 
 
 class Trap:
@@ -296,6 +313,7 @@ def tree(text: str) -> Callable[[Trap], Callable[[dict[str, bytes]], object]]:
 
 CALL = "__import__('os').mkdir('trapped')"
 DEFAULTS = {"default_factory_module": "os", "default_factory_name": "getcwd", "dict_context": []}
+DEFAULTDICT = {"type": "collections.defaultdict", "context": json.dumps(DEFAULTS), "children_spec": []}
 
 
 @pytest.mark.parametrize(
@@ -314,26 +332,26 @@ DEFAULTS = {"default_factory_module": "os", "default_factory_name": "getcwd", "d
         in_node("target", "torch.ops.aten.from_file.default"),
         in_node("name", "x):\n    import os; os.mkdir('trapped')\n    def f("),
         sizes(CALL),
-        tree(json.dumps([1, {"type": "collections.defaultdict", "context": json.dumps(DEFAULTS), "children_spec": []}])),
+        tree(json.dumps([1, DEFAULTDICT])),
         tree(json.dumps([1, {"type": "builtins.dict", "context": '[{"__enum__": 1}]', "children_spec": []}])),
     ],
 )
 def test_a_file_of_torch_export_that_could_be_code_is_refused(change, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    path = rewritten(export(net(), tmp_path / "net.pt2"), change(Trap(tmp_path / "trapped")))
-    with pytest.raises(CosdaError, match="is refused: it holds .*that can be code"):
+    path = rewritten(export(tmp_path, "pt2"), change(Trap(tmp_path / "trapped")))
+    with pytest.raises(CosdaError, match=r"is refused: it holds .*that can be code"):
         imported(path)
     assert not (tmp_path / "trapped").exists()
 
 
 def test_a_rewritten_file_that_says_the_same_is_taken(tmp_path) -> None:
     """So that what is refused above is refused for what was put into it."""
-    assert isinstance(imported(rewritten(export(net(), tmp_path / "net.pt2"), lambda files: None)).network, Network)
+    assert isinstance(imported(rewritten(export(tmp_path, "pt2"), lambda files: None)).network, Network)
 
 
 def test_the_guards_of_a_file_are_never_run(tmp_path, monkeypatch) -> None:
     """They are Python by nature, and only check the input."""
     monkeypatch.chdir(tmp_path)
-    path = export(net(), tmp_path / "net.pt2")
+    path = export(tmp_path, "pt2")
     imported(rewritten(path, lambda files: edited(files, lambda described: described.update(guards_code=[CALL]))))
     assert not (tmp_path / "trapped").exists()

@@ -17,7 +17,7 @@ from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
 from cosda.models.encoders.base import Encoder, Preprocessing
 from cosda.models.encoders.weights import first_line
-from cosda.models.graphs import FORMATS
+from cosda.models.graphs import FORMATS, Opened, Runner
 from cosda.models.network import Network
 from cosda.models.split import gives
 
@@ -27,10 +27,12 @@ TRIAL = 2  # images
 class Graph(Encoder):
     """A graph up to one of its tensors."""
 
-    def __init__(self, format: str, content: bytes, tensor: str | None, batch: int | None, seen: Preprocessing) -> None:
+    def __init__(
+        self, format: str, content: bytes, run: Runner, width: int, batch: int | None, seen: Preprocessing
+    ) -> None:
         super().__init__()
-        self.format, self.content, self.batch, self.preprocessing = format, content, batch, seen
-        self.run = FORMATS[format].open(content, tensor)
+        self.format, self.content, self.run = format, content, run
+        self.width, self.batch, self.preprocessing = width, batch, seen
         # So that two graphs are two networks by their weights.
         self.register_buffer("sha256", torch.tensor(list(hashlib.sha256(content).digest()), dtype=torch.uint8))
 
@@ -65,19 +67,16 @@ def is_graph(architecture: Architecture) -> bool:
 
 def open_network(architecture: Architecture, preprocessing: Preprocessing, content: bytes) -> Network:
     """The network of a graph; where its last layer was found, the weights of that are still to be loaded."""
-    graph = Graph(architecture.encoder, content, architecture.classifier, architecture.batch, preprocessing)
-    graph.width = architecture.bottleneck
+    return _network(architecture, preprocessing, content, FORMATS[architecture.encoder].open(content))
+
+
+def _network(architecture: Architecture, seen: Preprocessing, content: bytes, opened: Opened) -> Network:
+    run, width = opened.runner(architecture.classifier), architecture.bottleneck
+    graph = Graph(architecture.encoder, content, run, width, architecture.batch, seen)
     last: nn.Module = Logarithm() if architecture.tail else nn.Identity()
     if architecture.classifier is not None:
         last = nn.Linear(architecture.bottleneck, architecture.classes)
-    return Network(graph, nn.Identity(), last)
-
-
-def read_graph(path: Path) -> bytes:
-    """The content of a graph's file, whole: with weights that lie in files beside it."""
-    if not path.is_file():
-        raise CosdaError(f"the file {path} does not exist.")
-    return FORMATS[path.suffix[1:]].read(path)
+    return Network(graph, nn.Identity(), last).eval()
 
 
 def import_graph(path: Path, preprocessing: Preprocessing, size: int | None) -> tuple[Network, Architecture]:
@@ -91,38 +90,43 @@ def import_graph(path: Path, preprocessing: Preprocessing, size: int | None) -> 
     Raises:
         CosdaError: it is no graph, holds a pickle, or does not turn images into logits.
     """
+    if not path.is_file():
+        raise CosdaError(f"the file {path} does not exist.")
     format = path.suffix[1:]
-    content = read_graph(path)
-    shape = FORMATS[format].shape(content)
+    try:
+        content = FORMATS[format].read(path)
+        opened = FORMATS[format].open(content)
+        shape = opened.shape()
+    except CosdaError as error:
+        raise CosdaError(f"{path}: {error}") from error
     if size is not None and shape.side not in (None, size):
         raise CosdaError(f"--size {size}: {path} takes images of {shape.side} pixels alone. Leave --size out.")
     seen = replace(preprocessing, size=size or shape.side or preprocessing.size)
-    whole, batch, given = _trial(path, content, shape.batch, seen)
+    batch, given = _trial(path, opened.runner(None), shape.batch, seen)
     classes = given.shape[1]
-    plain = Architecture(format, classes, classes, batch=batch, tail=_are_probabilities(given))
-    last = FORMATS[format].last_layer(content)
+    last = opened.last_layer()
     if last is not None:
-        features = last.weight.shape[1]
-        cut = Architecture(format, features, classes, classifier=last.tensor, batch=batch)
+        cut = Architecture(format, last.weight.shape[1], classes, classifier=last.tensor, batch=batch)
         try:
-            network = open_network(cut, seen, content)
+            network = _network(cut, seen, content, opened)
             layer = {"weight": last.weight, "bias": torch.zeros(classes) if last.bias is None else last.bias}
             network.classifier.load_state_dict(layer)
-            if gives(network.eval().forward(_example(seen)).logits, given):
-                return network, cut
+            with torch.no_grad():
+                if gives(network.forward(_example(seen)).logits, given):
+                    return network, cut
         except Exception:  # of the library that computes the graph: not simple enough, its logits will do
             pass
-    return Network(whole, nn.Identity(), Logarithm() if plain.tail else nn.Identity()).eval(), plain
+    whole = Architecture(format, classes, classes, batch=batch, tail=_are_probabilities(given))
+    return _network(whole, seen, content, opened), whole
 
 
-def _trial(path: Path, content: bytes, batch: int | None, seen: Preprocessing) -> tuple[Graph, int | None, Tensor]:
-    """The whole graph, the number of images that it takes, and what it gives for the example."""
+def _trial(path: Path, run: Runner, batch: int | None, seen: Preprocessing) -> tuple[int | None, Tensor]:
+    """The number of images that a graph takes, and what it gives for the example."""
     problem: Exception | None = None
     for tried in dict.fromkeys((batch, batch or 1)):  # some take any number of images by their own words, but one
-        graph = Graph(path.suffix[1:], content, None, tried, seen)
         try:
             with torch.no_grad():
-                given = graph(_example(seen))
+                given = Graph(path.suffix[1:], b"", run, 0, tried, seen)(_example(seen))
             if given.ndim != 2 or len(given) != TRIAL or not given.is_floating_point():
                 raise CosdaError(f"it gives {tuple(given.shape)} for {TRIAL} images, where logits (B, C) are needed")
         except Exception as error:  # of the library that computes the graph
@@ -130,8 +134,7 @@ def _trial(path: Path, content: bytes, batch: int | None, seen: Preprocessing) -
             continue
         if not given.isfinite().all():
             raise CosdaError(f"{path} gives numbers that are not finite. Are --size, --mean and --std the right ones?")
-        graph.width = given.shape[1]
-        return graph, tried, given
+        return tried, given
     assert problem is not None
     raise CosdaError(
         f"{path} does not take images of {seen.size} pixels: {first_line(problem)}. Give the size that it was made "

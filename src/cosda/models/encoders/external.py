@@ -169,7 +169,7 @@ def _check_found(weights: str, name: str, whole: bool, found: Mapping[str, Any])
         sorted(found["unexpected_keys"]) if whole else [],
         [
             f"{key} is {tuple(given)}, needs {tuple(wanted)}"
-            for key, given, wanted in found["mismatched_keys"]
+            for key, given, wanted in sorted(found["mismatched_keys"])
             if whole or not is_head(key)
         ],
     )

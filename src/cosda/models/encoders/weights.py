@@ -43,8 +43,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         raise CosdaError(
             f"{path} is not a file of plain tensors, but a pickle"
             + (f" that wants to run {wants[1]}" if wants else "")
-            + ", as torch.save makes of a whole model. cosda unpickles nothing, as that runs code from the file. If you "
-            "trust the file, load it yourself and write its state dict: "
+            + ", as torch.save makes of a whole model. cosda unpickles nothing, as that runs code from the file. If "
+            "you trust the file, load it yourself and write its state dict: "
             "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')."
         ) from None
     except Exception as error:  # on a file that is no weights file, torch's reader may raise anything

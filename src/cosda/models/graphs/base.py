@@ -33,12 +33,26 @@ class Shape(NamedTuple):
     side: int | None
 
 
+class Opened(Protocol):
+    """A graph that was read."""
+
+    def shape(self) -> Shape:
+        """What it says of its input."""
+        ...
+
+    def last_layer(self) -> Last | None:
+        """Its last layer; None where the output does not simply come from one."""
+        ...
+
+    def runner(self, tensor: str | None) -> Runner:
+        """What computes one of its tensors; the output where none is named."""
+        ...
+
+
 @dataclass(frozen=True)
 class Format:
     """An entry of the registry; its key is the ending of the files."""
 
     title: str
     read: Callable[[Path], bytes]  # the content of a file, whole
-    shape: Callable[[bytes], Shape]
-    last_layer: Callable[[bytes], Last | None]  # None where the output does not simply come from one
-    open: Callable[[bytes, str | None], Runner]  # for one of its tensors; for the output where none is named
+    open: Callable[[bytes], Opened]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,70 @@ import torch
 from torch import Tensor
 
 from cosda.errors import CosdaError
+from cosda.models.encoders.external import import_library
 from cosda.models.encoders.weights import first_line
 from cosda.models.graphs.base import Last, Shape
 
 # What may stand between the last layer and the output.
 AFTER = ("Softmax", "LogSoftmax", "Identity", "Cast", "Flatten", "Reshape", "Squeeze")
+
+
+class Opened:
+    """The graph of an ONNX file."""
+
+    def __init__(self, content: bytes) -> None:
+        import_library("onnxruntime", "onnx")
+        self.content, self.graph = content, _parse(content).graph
+        self.stored = {each.name: each for each in self.graph.initializer}
+
+    def shape(self) -> Shape:
+        """What the graph says of its input."""
+        kind = _input(self.graph).type.tensor_type
+        sides = [side.dim_value or None for side in kind.shape.dim]
+        if (
+            kind.elem_type != import_library("onnx", "onnx").TensorProto.FLOAT
+            or len(sides) != 4
+            or sides[1] not in (None, 3)
+        ):
+            found = ", ".join("any" if side is None else str(side) for side in sides)
+            raise CosdaError(
+                f"the graph's input is ({found}), where images (B, 3, H, W) in float32 are needed. Export the network "
+                "with such an input."
+            )
+        return Shape(sides[0], sides[2])
+
+    def last_layer(self) -> Last | None:
+        """A Gemm, or a MatMul with or without an Add, if the output comes from one."""
+        made_by = {name: node for node in self.graph.node for name in node.output}
+        node = made_by.get(_output(self.graph))
+        while node is not None and node.op_type in AFTER:
+            node = made_by.get(node.input[0])
+        if node is None:
+            return None
+        if node.op_type == "Gemm":
+            facts = {each.name: each.f or each.i for each in node.attribute}
+            weight = self._stored(node.input[1])
+            if weight is None or facts.get("transA") or {facts.get("alpha", 1), facts.get("beta", 1)} != {1}:
+                return None
+            bias = self._stored(node.input[2]) if len(node.input) > 2 else None
+            return Last(node.input[0], weight if facts.get("transB") else weight.T, bias)
+        bias = None
+        if node.op_type == "Add":
+            known = [name for name in node.input if name in self.stored]
+            others = [made_by.get(name) for name in node.input if name not in self.stored]
+            if len(known) != 1 or others[0] is None:
+                return None
+            bias, node = self._stored(known[0]), others[0]
+        weight = self._stored(node.input[1]) if node.op_type == "MatMul" else None
+        return None if weight is None or weight.ndim != 2 else Last(node.input[0], weight.T, bias)
+
+    def _stored(self, name: str) -> Tensor | None:
+        arrays = import_library("onnx.numpy_helper", "onnx")
+        return torch.tensor(arrays.to_array(self.stored[name])) if name in self.stored else None
+
+    def runner(self, tensor: str | None) -> _Runner:
+        """What computes one of the graph's tensors."""
+        return _Runner(self.content, tensor)
 
 
 class _Runner:
@@ -32,8 +90,8 @@ class _Runner:
         graph = model.graph
         name = self.tensor or _output(graph)
         if name not in [output.name for output in graph.output]:
-            graph.output.append(_library("onnx").ValueInfoProto(name=name))
-        runtime = _library("onnxruntime")
+            graph.output.append(import_library("onnx", "onnx").ValueInfoProto(name=name))
+        runtime = import_library("onnxruntime", "onnx")
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
         session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -46,74 +104,21 @@ class _Runner:
         return torch.from_numpy(values)
 
 
-def open_graph(content: bytes, tensor: str | None) -> _Runner:
-    """What computes a tensor of the graph; its output where none is named."""
-    _library("onnxruntime")
-    return _Runner(content, tensor)
-
-
 def read(path: Path) -> bytes:
     """The content of a file, with weights that lie in files beside it."""
     content = path.read_bytes()
-    graph = _parse(content, str(path)).graph
-    if any(each.data_location for each in graph.initializer):
-        try:
-            whole: bytes = _library("onnx").load(str(path)).SerializeToString()
-        except Exception as error:
-            raise CosdaError(f"{path} has weights in other files, which cannot be read: {first_line(error)}.") from None
-        return whole
-    return content
-
-
-def shape(content: bytes) -> Shape:
-    """What the graph says of its input."""
-    kind = _input(_parse(content).graph).type.tensor_type
-    sides = [side.dim_value or None for side in kind.shape.dim]
-    if kind.elem_type != _library("onnx").TensorProto.FLOAT or len(sides) != 4 or sides[1] not in (None, 3):
-        raise CosdaError(
-            f"the graph's input is {['any' if side is None else side for side in sides]}, where images (B, 3, H, W) in "
-            "float32 are needed. Export the network with such an input."
-        )
-    return Shape(sides[0], sides[2])
-
-
-def last_layer(content: bytes) -> Last | None:
-    """The last layer, a Gemm or a MatMul with or without an Add, if the output comes from one; else None."""
-    arrays = importlib.import_module("onnx.numpy_helper")
-    graph = _parse(content).graph
-    stored = {each.name: each for each in graph.initializer}
-    made_by = {name: node for node in graph.node for name in node.output}
-
-    def tensor(name: str) -> Tensor | None:
-        return torch.tensor(arrays.to_array(stored[name])) if name in stored else None
-
-    node = made_by.get(_output(graph))
-    while node is not None and node.op_type in AFTER:
-        node = made_by.get(node.input[0])
-    if node is None:
-        return None
-    if node.op_type == "Gemm":
-        facts = {each.name: each.f or each.i for each in node.attribute}
-        weight, bias = tensor(node.input[1]), tensor(node.input[2]) if len(node.input) > 2 else None
-        if weight is None or facts.get("transA") or {facts.get("alpha", 1), facts.get("beta", 1)} != {1}:
-            return None
-        return Last(node.input[0], weight if facts.get("transB") else weight.T, bias)
-    bias = None
-    if node.op_type == "Add":
-        known = [name for name in node.input if name in stored]
-        others = [made_by.get(name) for name in node.input if name not in stored]
-        if len(known) != 1 or others[0] is None:
-            return None
-        bias, node = tensor(known[0]), others[0]
-    if node.op_type != "MatMul":
-        return None
-    weight = tensor(node.input[1])
-    return None if weight is None or weight.ndim != 2 else Last(node.input[0], weight.T, bias)
+    if not any(each.data_location for each in _parse(content, str(path)).graph.initializer):
+        return content
+    try:
+        whole: bytes = import_library("onnx", "onnx").load(str(path)).SerializeToString()
+    except Exception as error:
+        raise CosdaError(f"{path} has weights in other files, which cannot be read: {first_line(error)}.") from None
+    return whole
 
 
 def _parse(content: bytes, where: str = "the file") -> Any:
     try:
-        model = _library("onnx").load_model_from_string(content)
+        model = import_library("onnx", "onnx").load_model_from_string(content)
     except CosdaError:
         raise
     except Exception as error:  # protobuf's DecodeError
@@ -137,10 +142,3 @@ def _output(graph: Any) -> str:
     """The name of the output: the one that is called logits, else the first."""
     names = [str(each.name) for each in graph.output]
     return "logits" if "logits" in names else names[0]
-
-
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise CosdaError(f"{name} is not installed ({first_line(error)}): pip install 'cosda[onnx]'.") from None

@@ -8,13 +8,13 @@ where anything in it goes beyond.
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,27 +47,59 @@ KEYS = re.compile(r'null|\[("\w*"(, )?)*\]')  # of such a dict
 AFTER = ("softmax.int", "log_softmax.int", "_softmax.default", "_log_softmax.default", "view.default", "clone.default")
 
 
+class Opened:
+    """The graph of a file of torch.export."""
+
+    def __init__(self, content: bytes) -> None:
+        self.made = _open(content)
+
+    def shape(self) -> Shape:
+        """What the graph says of its input."""
+        inputs = [node for node in self.made.graph.nodes if node.op == "placeholder"]
+        if len(inputs) != 1:
+            raise CosdaError(f"a classifier of images has one input, but this graph has {len(inputs)}.")
+        sides = [side if isinstance(side, int) else None for side in inputs[0].meta["val"].shape]
+        if len(sides) != 4 or sides[1] != 3:
+            found = ", ".join("any" if side is None else str(side) for side in sides)
+            raise CosdaError(f"the graph's input is ({found}), where images (B, 3, H, W) are needed.")
+        return Shape(sides[0], sides[2])
+
+    def last_layer(self) -> Last | None:
+        """A Linear layer, if the output comes from one."""
+        found = _end(self.made.graph).args[0]
+        node = found[0] if isinstance(found, list | tuple) and found else found
+        while isinstance(node, torch.fx.Node) and any(str(node.target) == f"aten.{name}" for name in AFTER):
+            node = node.args[0]
+        if not isinstance(node, torch.fx.Node) or str(node.target) != "aten.linear.default":
+            return None
+        state = {**dict(self.made.named_parameters()), **dict(self.made.named_buffers())}
+        tensors = [state.get(str(each.target)) if isinstance(each, torch.fx.Node) else None for each in node.args[1:]]
+        before, weight, bias = node.args[0], tensors[0], tensors[1] if len(tensors) > 1 else None
+        if not isinstance(before, torch.fx.Node) or weight is None:
+            return None
+        return Last(before.name, weight.detach(), None if bias is None else bias.detach())
+
+    def runner(self, tensor: str | None) -> _Runner:
+        """What computes one of the graph's tensors; its weights are shared."""
+        if tensor is None:
+            return _Runner(self.made)
+        graph = copy.deepcopy(self.made.graph)
+        _end(graph).args = ((next(node for node in graph.nodes if node.name == tensor),),)
+        graph.eliminate_dead_code()
+        return _Runner(torch.fx.GraphModule(self.made, graph))
+
+
 class _Runner:
-    def __init__(self, content: bytes, tensor: str | None) -> None:
-        self.content, self.tensor = content, tensor
+    def __init__(self, made: torch.fx.GraphModule) -> None:
+        self.made = made
 
     def __deepcopy__(self, memo: Any) -> _Runner:
         return self
 
-    @cached_property
-    def _module(self) -> torch.fx.GraphModule:
-        made = _graph(self.content)
-        if self.tensor is not None:
-            chosen = next(node for node in made.graph.nodes if node.name == self.tensor)
-            _end(made).args = ((chosen,),)
-            made.graph.eliminate_dead_code()
-            made.recompile()
-        return made
-
     def __call__(self, images: Tensor) -> Tensor:
         """The tensor, on the CPU."""
         with torch.no_grad():
-            given: Any = self._module(images.detach().float().cpu().contiguous())
+            given: Any = self.made(images.detach().float().cpu().contiguous())
         found = given.get("logits") if isinstance(given, dict) else given
         found = found[0] if isinstance(found, list | tuple) else found
         if not isinstance(found, Tensor):
@@ -75,59 +107,23 @@ class _Runner:
         return found
 
 
-def open_graph(content: bytes, tensor: str | None) -> _Runner:
-    """What computes a tensor of the graph; its output where none is named."""
-    return _Runner(content, tensor)
-
-
 def read(path: Path) -> bytes:
-    """The content of a file that cannot be code.
-
-    Raises:
-        CosdaError: it is no such file, or holds something that would have to be unpickled or run.
-    """
-    content = path.read_bytes()
-    _check(content, str(path))
-    return content
+    """The content of a file."""
+    return path.read_bytes()
 
 
-def shape(content: bytes) -> Shape:
-    """What the graph says of its input."""
-    inputs = [node for node in _graph(content).graph.nodes if node.op == "placeholder"]
-    if len(inputs) != 1:
-        raise CosdaError(f"a classifier of images has one input, but this graph has {len(inputs)}.")
-    sides = [side if isinstance(side, int) else None for side in inputs[0].meta["val"].shape]
-    if len(sides) != 4 or sides[1] != 3:
-        raise CosdaError(f"the graph's input is {sides}, where images (B, 3, H, W) are needed.")
-    return Shape(sides[0], sides[2])
-
-
-def last_layer(content: bytes) -> Last | None:
-    """The last layer, if the output comes from a Linear layer; else None."""
-    made = _graph(content)
-    found = _end(made).args[0]
-    node = found[0] if isinstance(found, list | tuple) and found else found
-    while isinstance(node, torch.fx.Node) and any(str(node.target) == f"aten.{name}" for name in AFTER):
-        node = node.args[0]
-    if not isinstance(node, torch.fx.Node) or str(node.target) != "aten.linear.default":
-        return None
-    state = {**dict(made.named_parameters()), **dict(made.named_buffers())}
-    tensors = [state.get(str(each.target)) if isinstance(each, torch.fx.Node) else None for each in node.args[1:]]
-    before = node.args[0]
-    if not isinstance(before, torch.fx.Node) or tensors[0] is None:
-        return None
-    bias = tensors[1].detach() if len(tensors) > 1 and tensors[1] is not None else None
-    return Last(before.name, tensors[0].detach(), bias)
-
-
-def _end(made: torch.fx.GraphModule) -> torch.fx.Node:
-    end: torch.fx.Node = next(node for node in made.graph.nodes if node.op == "output")
+def _end(graph: torch.fx.Graph) -> torch.fx.Node:
+    end: torch.fx.Node = next(node for node in graph.nodes if node.op == "output")
     return end
 
 
-def _graph(content: bytes) -> torch.fx.GraphModule:
-    """The graph as a module of torch."""
-    _check(content, "the file")
+def _open(content: bytes) -> torch.fx.GraphModule:
+    """The graph as a module of torch.
+
+    Raises:
+        CosdaError: it is no such file, holds something that would have to be unpickled or run, or is of another torch.
+    """
+    _check(content)
     from torch.export.pt2_archive._package import load_pt2
 
     try:
@@ -155,12 +151,12 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _check(content: bytes, where: str) -> None:
+def _check(content: bytes) -> None:
     """An error where anything in a file could be code."""
 
     def refuse(what: str) -> CosdaError:
         return CosdaError(
-            f"{where} is refused: it holds {what}, and that can be code, which cosda never runs from a file. Import "
+            f"the file is refused: it holds {what}, and that can be code, which cosda never runs from a file. Import "
             "the network's weights with --build MODULE:FUNCTION, or an ONNX file of it."
         )
 
@@ -171,7 +167,7 @@ def _check(content: bytes, where: str) -> None:
         names = reader.get_file_names()
     except Exception as error:
         raise CosdaError(
-            f"{where} is no file of torch.export.save as torch {torch.__version__} writes it: {first_line(error)}."
+            f"this is no file of torch.export.save as torch {torch.__version__} writes it: {first_line(error)}."
         ) from None
     for name in names:
         if not FILES.fullmatch(name):
@@ -184,7 +180,7 @@ def _check(content: bytes, where: str) -> None:
         if any(each["use_pickle"] is not False or "/" in each["path_name"] for each in payloads):
             raise refuse("a pickle among its weights")
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CosdaError(f"{where} is damaged: {error!r}.") from None
+        raise CosdaError(f"the file is damaged: {error!r}.") from None
     try:
         torch.load(io.BytesIO(reader.read_bytes(INPUTS)), weights_only=True)
     except Exception as error:
