@@ -192,7 +192,7 @@ def decided(facts: Verdict, known: bool, calibrated: bool) -> Verdict:
     """
     assert facts.risk is not None
     rules = fitted()
-    word: Word = "accepted" if facts.risk < rules.accept else "rejected" if facts.risk > rules.reject else "doubtful"
+    word = rules.word(facts.risk)
     reasons = list(rules.reasons(facts.evidence))
     if word == "accepted" and not calibrated:
         word = "doubtful"
