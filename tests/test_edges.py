@@ -169,6 +169,7 @@ PUBLIC = [
     "adapt",
     "evaluate",
     "find_runs",
+    "import_model",
     "load",
     "load_benchmark",
     "load_domain",

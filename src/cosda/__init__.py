@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
     from cosda.models.calibration import Calibration
+    from cosda.models.importing import import_model
     from cosda.models.network import Network
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
@@ -81,6 +82,7 @@ _PLACES = {
     "adapt": "cosda.api",
     "evaluate": "cosda.api",
     "find_runs": "cosda.records.run",
+    "import_model": "cosda.models.importing",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.inputs",
@@ -133,6 +135,7 @@ __all__ = [
     "adapt",
     "evaluate",
     "find_runs",
+    "import_model",
     "load",
     "load_benchmark",
     "load_domain",
