@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosda.api import Check, Evaluation, Result, adapt, evaluate, predict, profile, run_chain, train_source
+    from cosda.api import Check, Evaluation, Result, adapt, diff, evaluate, predict, profile, run_chain, train_source
     from cosda.config.request import Options
     from cosda.data.benchmarks import load as load_benchmark
     from cosda.data.domain import Benchmark, Domain, Files, Images, Items
@@ -24,12 +24,17 @@ if TYPE_CHECKING:
     from cosda.methods.base import Group, Method, Progress, TargetImages
     from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
+    from cosda.models.history import history
+    from cosda.models.lineage import Step
     from cosda.models.network import Network
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
     from cosda.records.run import RoutedImages, Run, find_runs
+    from cosda.records.verdict import Estimate
     from cosda.report import write_report
+    from cosda.report.diff.changes import ChangedImage, Diff
+    from cosda.report.diff.files import write_diff
     from cosda.run.machine import Machine
     from cosda.run.predictions import Prediction, Route
     from cosda.run.predictor import Predictor
@@ -44,10 +49,13 @@ _PLACES = {
     "Architecture": "cosda.models.architecture",
     "Batch": "cosda.types",
     "Benchmark": "cosda.data.domain",
+    "ChangedImage": "cosda.report.diff.changes",
     "Check": "cosda.api",
     "CosdaError": "cosda.errors",
+    "Diff": "cosda.report.diff.changes",
     "Domain": "cosda.data.domain",
     "DomainProfile": "cosda.models.profile",
+    "Estimate": "cosda.records.verdict",
     "Evaluation": "cosda.api",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
@@ -68,11 +76,14 @@ _PLACES = {
     "Route": "cosda.run.predictions",
     "RoutedImages": "cosda.records.run",
     "Run": "cosda.records.run",
+    "Step": "cosda.models.lineage",
     "TargetImages": "cosda.methods.base",
     "Watcher": "cosda.watch",
     "adapt": "cosda.api",
+    "diff": "cosda.api",
     "evaluate": "cosda.api",
     "find_runs": "cosda.records.run",
+    "history": "cosda.models.history",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.inputs",
@@ -82,6 +93,7 @@ _PLACES = {
     "setting": "cosda.settings",
     "train_source": "cosda.api",
     "wrap": "cosda.models.wrap",
+    "write_diff": "cosda.report.diff.files",
     "write_report": "cosda.report",
 }
 
@@ -90,10 +102,13 @@ __all__ = [
     "Architecture",
     "Batch",
     "Benchmark",
+    "ChangedImage",
     "Check",
     "CosdaError",
+    "Diff",
     "Domain",
     "DomainProfile",
+    "Estimate",
     "Evaluation",
     "Files",
     "Group",
@@ -114,11 +129,14 @@ __all__ = [
     "Route",
     "RoutedImages",
     "Run",
+    "Step",
     "TargetImages",
     "Watcher",
     "adapt",
+    "diff",
     "evaluate",
     "find_runs",
+    "history",
     "load",
     "load_benchmark",
     "load_domain",
@@ -128,6 +146,7 @@ __all__ = [
     "setting",
     "train_source",
     "wrap",
+    "write_diff",
     "write_report",
 ]
 
