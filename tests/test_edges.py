@@ -134,6 +134,7 @@ PUBLIC = [
     "Architecture",
     "Batch",
     "Benchmark",
+    "Calibration",
     "ChangedImage",
     "Check",
     "CosdaError",

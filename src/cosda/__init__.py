@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cosda.methods.base import Group, Method, Progress, TargetImages
     from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
+    from cosda.models.calibration import Calibration
     from cosda.models.history import history
     from cosda.models.lineage import Step
     from cosda.models.network import Network
@@ -49,6 +50,7 @@ _PLACES = {
     "Architecture": "cosda.models.architecture",
     "Batch": "cosda.types",
     "Benchmark": "cosda.data.domain",
+    "Calibration": "cosda.models.calibration",
     "ChangedImage": "cosda.report.diff.changes",
     "Check": "cosda.api",
     "CosdaError": "cosda.errors",
@@ -102,6 +104,7 @@ __all__ = [
     "Architecture",
     "Batch",
     "Benchmark",
+    "Calibration",
     "ChangedImage",
     "Check",
     "CosdaError",

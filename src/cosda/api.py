@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+import torch
+
 from cosda import metrics
 from cosda.config.plan import Plan
 from cosda.config.request import Data, Options, Request
@@ -23,13 +25,14 @@ from cosda.data.readers import listed
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model, load, load_like
+from cosda.models.calibration import calibrate
 from cosda.models.experts import DomainBank
 from cosda.models.network import Network, to_device
 from cosda.records.run import Run
 from cosda.report.diff.changes import ChangedImage, Diff
 from cosda.run.answers import answering, answers, routes
 from cosda.run.chain import carried_path, execute
-from cosda.run.evaluate import EVALUATION_BATCH, measure
+from cosda.run.evaluate import EVALUATION_BATCH, measure, outputs, told
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
 from cosda.run.prepare import main_watcher, prepare, readable
@@ -425,19 +428,23 @@ def profile(
     *,
     domain: str | None = None,
     freeze_encoder: bool = False,
+    labelled: bool = False,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> Model:
     """A copy of a model with a profile of what it was trained on, by which a domain bank recognises such images.
 
     A model that cosda trained has one. One that came from elsewhere gets it from any images of that kind; labels mean
-    nothing here and are not read. The profile of a bank's base is replaced, and its router follows.
+    nothing here and are not read, unless ``labelled`` asks for it. The profile of a bank's base is replaced, and its
+    router follows.
 
     Args:
         model: a model, or its folder; a domain bank too.
         data: images of the kind that the model was trained on.
         domain: the name of their domain; by default that of the profile that the model has, else that of the data.
         freeze_encoder: make a profile of features, for a bank that will be made with ``freeze_encoder``.
+        labelled: read the labels too, and learn from them how far the model's probabilities can be believed; estimated
+            accuracies rest on that.
         machine: device, threads, cache.
         watcher: is told what happens.
 
@@ -452,13 +459,21 @@ def profile(
     bank = model.network if isinstance(model.network, DomainBank) else DomainBank(network, (), freeze_encoder)
     if freeze_encoder and not bank.late:
         raise CosdaError("the experts of this bank have encoders of their own. Leave --freeze-encoder out.")
-    images = load_domain(data, labels=False)
-    known = network.profile.name if network.profile is not None and network.profile.images else None
+    images = load_domain(data, model.classes) if labelled else load_domain(data, labels=False)
+    if labelled and images.labels is None:
+        raise CosdaError(f"{images.name} has no labels: its images must lie in one folder per class.")
+    had = network.profile
+    known = had.name if had is not None and had.images else None
     name = domain or known or images.name
     model.check_own_name(name)
-    with _opened(model, bank, images, machine, watcher, "train") as (loader, _):
+    with _opened(model, bank, images, machine, watcher, "train") as (loader, packed):
         others = tuple(expert.profile for expert in bank.experts)
         made = Look(name, False, loader).profile(bank.gauge, network, others)
+        made = replace(made, calibration=None if had is None else had.calibration)  # the network is the same
+        if labelled and packed.domain.labels is not None:
+            truth = torch.from_numpy(packed.domain.labels[packed.domain.train])
+            logits = torch.cat([output.logits.cpu() for _, output in outputs(told(network, name), loader)])
+            made = replace(made, calibration=calibrate(logits, truth, held_out=True))
     return model.with_profile(made)
 
 

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from cosda.errors import CosdaError
+from cosda.models.calibration import Calibration
 
 FORMAT = 1
 FEWEST = 20  # images
@@ -43,6 +44,7 @@ class DomainProfile:
     confidences: Tensor | None = None  # (20,) images by the probability of their class
     late: bool = False  # whether the statistics are features at the encoder's end
     full: bool = False  # whether images were looked at in full size, and large ones not halved
+    calibration: Calibration | None = None  # of the network, on labelled images of the domain; few have one
 
     @property
     def limit(self) -> float | None:
@@ -83,6 +85,8 @@ class DomainProfile:
             "format": FORMAT,
             **{key: getattr(self, key) for key in ("name", "images", "temperature", "late", "full")},
         }
+        if self.calibration is not None:
+            facts["calibration"] = self.calibration.as_json()
         # One text in the metadata, because safetensors writes several in any order.
         return safetensors.torch.save(tensors, {"profile": json.dumps(facts, ensure_ascii=False)})
 
@@ -111,6 +115,7 @@ class DomainProfile:
             confidences=tensors.get("confidences"),
             late=facts["late"],
             full=facts["full"],
+            calibration=Calibration.from_json(facts.get("calibration")),
         )
 
     @property
