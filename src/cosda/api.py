@@ -392,6 +392,7 @@ def diff(
     Example:
         >>> cosda.diff("office-model", "adapted-model", "photos/warehouse").pairs
     """
+    names = ["a model" if isinstance(model, Model) else str(model) for model in (a, b)]
     a, b = _model(a), _model(b)
     _check_same_classes(a, b)
     images = load_domain(data, labels=False)
@@ -406,8 +407,8 @@ def diff(
     skipped = {one.image: one.skipped for one in first if one.skipped}
     kept = {change.image: picture(images, position) for change, position in changed[:pictures]}
     return Diff(
-        a=str(a.origin or "A"),
-        b=str(b.origin or "B"),
+        a=names[0],
+        b=names[1],
         images=len(first) - len(skipped),
         changed=tuple(change for change, _ in changed),
         skipped=skipped,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -66,6 +67,7 @@ def diff(
         machine=place.machine(),
         watcher=open_watcher(quiet),
     )
+    found = replace(found, a=str(model_a), b=str(model_b))
     if output is not None:
         write_diff(found, output, on_page)
     if as_json:

@@ -28,7 +28,7 @@ class ChangedImage:
 class Diff:
     """What changes when one model takes the place of another."""
 
-    a: str  # the folder of the first model, or "A"
+    a: str  # the folder of the first model
     b: str
     images: int  # that could be read
     changed: tuple[ChangedImage, ...]  # the most confident first
