@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from cosda.models.artifact import Model, load
     from cosda.models.calibration import Calibration
     from cosda.models.history import history
-    from cosda.models.lineage import Step
     from cosda.models.network import Network
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
+    from cosda.records.images import ComparedImage
+    from cosda.records.lineage import Step
     from cosda.records.run import RoutedImages, Run, find_runs
-    from cosda.records.verdict import Estimate
+    from cosda.records.verdict import Checked, Counted, Estimate, Said, Verdict
     from cosda.report import write_report
-    from cosda.report.diff.changes import ChangedImage, Diff
+    from cosda.report.diff.changes import Diff
     from cosda.report.diff.files import write_diff
     from cosda.run.machine import Machine
     from cosda.run.predictions import Prediction, Route
@@ -51,8 +52,10 @@ _PLACES = {
     "Batch": "cosda.types",
     "Benchmark": "cosda.data.domain",
     "Calibration": "cosda.models.calibration",
-    "ChangedImage": "cosda.report.diff.changes",
+    "ComparedImage": "cosda.records.images",
     "Check": "cosda.api",
+    "Checked": "cosda.records.verdict",
+    "Counted": "cosda.records.verdict",
     "CosdaError": "cosda.errors",
     "Diff": "cosda.report.diff.changes",
     "Domain": "cosda.data.domain",
@@ -78,8 +81,10 @@ _PLACES = {
     "Route": "cosda.run.predictions",
     "RoutedImages": "cosda.records.run",
     "Run": "cosda.records.run",
-    "Step": "cosda.models.lineage",
+    "Said": "cosda.records.verdict",
+    "Step": "cosda.records.lineage",
     "TargetImages": "cosda.methods.base",
+    "Verdict": "cosda.records.verdict",
     "Watcher": "cosda.watch",
     "adapt": "cosda.api",
     "diff": "cosda.api",
@@ -105,9 +110,11 @@ __all__ = [
     "Batch",
     "Benchmark",
     "Calibration",
-    "ChangedImage",
     "Check",
+    "Checked",
+    "ComparedImage",
     "CosdaError",
+    "Counted",
     "Diff",
     "Domain",
     "DomainProfile",
@@ -132,8 +139,10 @@ __all__ = [
     "Route",
     "RoutedImages",
     "Run",
+    "Said",
     "Step",
     "TargetImages",
+    "Verdict",
     "Watcher",
     "adapt",
     "diff",

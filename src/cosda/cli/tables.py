@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from cosda.api import Check, Evaluation
     from cosda.models.contents import Contents, HeldDomain
-    from cosda.models.lineage import Step
+    from cosda.records.images import ComparedImage
+    from cosda.records.lineage import Step
     from cosda.report.compare.comparison import Comparison
-    from cosda.report.diff.changes import ChangedImage, Diff
+    from cosda.report.diff.changes import Diff
     from cosda.report.model.groups import Section
     from cosda.report.model.table import Cell
 
@@ -213,7 +214,7 @@ def print_diff(diff: Diff, most: int) -> None:
             console.print(f"and {changed - most} more images (--most, --output)")
 
 
-def _change_row(one: ChangedImage) -> dict[str, Any]:
+def _change_row(one: ComparedImage) -> dict[str, Any]:
     return {
         "image": one.image,
         "A says": f"{one.before} {one.before_probability:.0%}",

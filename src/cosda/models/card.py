@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cosda.markdown import code, plain, table
 from cosda.models.experts import SOURCE, DomainBank
-from cosda.models.lineage import Step, read_lineage
+from cosda.records.lineage import Step, read_lineage
 
 if TYPE_CHECKING:
     from cosda.models.artifact import Model

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cosda.errors import CosdaError
 from cosda.models.artifact import damage_explained, is_model, read_description
-from cosda.models.lineage import Step, read_lineage
+from cosda.records.lineage import Step, read_lineage
 
 
 def history(path: str | Path) -> tuple[Step, ...]:

@@ -68,9 +68,8 @@ class DomainProfile:
     def told(self, probabilities: Tensor) -> DomainProfile:
         """The same with what a network said of the domain's images: probabilities (N, C)."""
         confidence, predicted = probabilities.double().cpu().max(dim=1)
-        bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
         classes = torch.bincount(predicted, minlength=probabilities.shape[1])
-        return replace(self, classes=classes, confidences=torch.bincount(bins, minlength=CONFIDENCES))
+        return replace(self, classes=classes, confidences=binned(confidence))
 
     def to_bytes(self) -> bytes:
         """The content of its file; equal profiles give equal bytes."""
@@ -122,6 +121,12 @@ class DomainProfile:
     def key(self) -> str:
         """Names its bits."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
+
+
+def binned(confidence: Tensor) -> Tensor:
+    """How many images (20,) have a probability (N,) of their class in each of 20 bins from 0 to 1."""
+    bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
+    return torch.bincount(bins, minlength=CONFIDENCES)
 
 
 def make_profile(name: str, statistics: Tensor, late: bool = False) -> DomainProfile:

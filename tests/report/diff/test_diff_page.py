@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cosda.errors import CosdaError
-from cosda.report.diff.changes import ChangedImage, Diff
+from cosda.records.images import ComparedImage
+from cosda.report.diff.changes import Diff
 from cosda.report.diff.files import PAIRS, as_csv, as_page, write_diff
 
 HOSTILE = '<script>alert("x")</script>'
@@ -25,7 +26,7 @@ PIXEL = bytes.fromhex(
 
 def changes(count: int = 30) -> Diff:
     changed = tuple(
-        ChangedImage(f"{HOSTILE}/{n:02}.jpg", f"class {n}", 0.9, HOSTILE if n % 2 else "b", 0.8) for n in range(count)
+        ComparedImage(f"{HOSTILE}/{n:02}.jpg", f"class {n}", 0.9, HOSTILE if n % 2 else "b", 0.8) for n in range(count)
     )
     pictures = {one.image: PIXEL for one in changed[:3]}
     return Diff("/models/a", "/models/b", 100, changed, {"broken.jpg": "damaged"}, pictures)

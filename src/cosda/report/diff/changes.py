@@ -7,21 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-
-@dataclass(frozen=True)
-class ChangedImage:
-    """An image that two models take for different classes."""
-
-    image: str  # its name, or its number where it has none
-    before: str  # the class that model A gives
-    before_probability: float
-    after: str  # that of model B
-    after_probability: float
-
-    @property
-    def confidence(self) -> float:
-        """How confident both are: were they independent, the probability that both mean what they say."""
-        return self.before_probability * self.after_probability
+from cosda.records.images import ComparedImage
 
 
 @dataclass(frozen=True)
@@ -31,7 +17,7 @@ class Diff:
     a: str  # the folder of the first model
     b: str
     images: int  # that could be read
-    changed: tuple[ChangedImage, ...]  # the most confident first
+    changed: tuple[ComparedImage, ...]  # first those of which both models are most confident
     skipped: Mapping[str, str] = field(default_factory=dict)  # images that cannot be read, and why
     pictures: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)  # small JPEG files, by image
 

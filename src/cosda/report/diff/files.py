@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 from pathlib import Path
@@ -11,10 +10,12 @@ from cosda.errors import CosdaError
 from cosda.files import write_atomically
 from cosda.report.diff.changes import Diff
 from cosda.report.formats.layout import TextTable
+from cosda.report.formats.shown import Shown, data_address
 from cosda.report.formats.templates import environment
 from cosda.report.model.numbers import percent
 
 PAIRS = 20  # of classes that a page lists
+CAPTION = "Each with its class and probability by A, then by B; first those of which both models are most confident."
 HEADER = ("image", "before", "before_probability", "after", "after_probability", "skipped")
 
 
@@ -65,13 +66,19 @@ def as_csv(diff: Diff) -> str:
 
 def as_page(diff: Diff, most: int) -> str:
     """One HTML page that needs neither a network nor scripts; equal changes give equal bytes."""
-    template, pairs = environment().get_template("diff.html.jinja"), list(diff.pairs.items())
+    pairs, changed = list(diff.pairs.items()), diff.changed
     rows = tuple((a, b, f"{images:,}", percent(images / diff.images)) for (a, b), images in pairs[:PAIRS])
-    return template.render(
-        diff=diff,
-        pairs=TextTable(("A says", "B says", "images", "of all, %"), rows, names=2),
-        more_pairs=len(pairs) - len(rows),
-        shown=diff.changed[:most],
-        share=percent(diff.share),
-        pictures={name: base64.b64encode(content).decode() for name, content in diff.pictures.items()},
+    addresses = {name: data_address(content) for name, content in diff.pictures.items()}
+    left_out = f" {most:,} of {len(changed):,} are shown; --output FILE.csv has all." if most < len(changed) else ""
+    return (
+        environment()
+        .get_template("diff.html.jinja")
+        .render(
+            diff=diff,
+            percent=percent(diff.share),
+            pairs=TextTable(("A says", "B says", "images", "of all, %"), rows, names=2),
+            more_pairs=len(pairs) - len(rows),
+            shown=[Shown(one, addresses.get(one.image)) for one in changed[:most]],
+            caption=CAPTION + left_out,
+        )
     )

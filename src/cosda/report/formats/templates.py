@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 def environment() -> Environment:
     """The templates of pages; whatever is put into them is escaped."""
-    return Environment(
+    made = Environment(
         loader=PackageLoader("cosda.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -15,3 +15,5 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.globals["share"] = "{:.0%}".format
+    return made

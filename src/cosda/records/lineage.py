@@ -1,4 +1,4 @@
-"""The lineage of a model as a chain of steps; a model folder keeps it in its `model.json`, oldest first."""
+"""The lineage of a model as a chain of steps; a model folder keeps it in its `model.json`, oldest first. No torch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def _step(entry: Mapping[str, Any]) -> Step:
     if verdict and verdict["verdict"] not in WORDS:
         raise ValueError(f"no verdict is called {verdict['verdict']!r}")
     # An entry without a name says in one line what the model was made of: {"wrapped": "ResNet"}.
-    kind, made_of = (entry["step"], entry.get("method")) if "step" in entry else next(iter(entry.items()), ("–", None))
+    kind, made_of = next(iter(entry.items()), ("–", None))
+    if "step" in entry:
+        kind, made_of = entry["step"], entry.get("method", entry.get("network"))
     images = entry.get("images")
     return Step(
         step=str(kind),
