@@ -8,8 +8,10 @@ from cosda.cli.commands.adapt import adapt
 from cosda.cli.commands.bench import bench
 from cosda.cli.commands.compare import compare
 from cosda.cli.commands.demo import demo
+from cosda.cli.commands.diff import diff
 from cosda.cli.commands.doctor import doctor
 from cosda.cli.commands.evaluate import evaluate
+from cosda.cli.commands.history import history
 from cosda.cli.commands.import_ import import_
 from cosda.cli.commands.methods import methods
 from cosda.cli.commands.model import model
@@ -29,6 +31,8 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     evaluate,
     model,
     profile,
+    history,
+    diff,
     run,
     bench,
     report,

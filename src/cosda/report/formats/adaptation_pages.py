@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from cosda.records.run import Run
-from cosda.records.verdict import FOLDER, Estimate, JudgedImage, Verdict
+from cosda.records.verdict import FOLDER, Estimate, Verdict, Why
 from cosda.report.figures import adaptations as figures
 from cosda.report.figures import epochs
 from cosda.report.figures.base import Figure, Panel, panel_of
@@ -21,6 +19,7 @@ from cosda.report.formats.run_pages import (
     settings_of,
     speed,
 )
+from cosda.report.formats.shown import Shown, data_address
 from cosda.report.model import wording
 from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.groups import DAMAGED
@@ -41,19 +40,6 @@ class Tile:
     title: str
     value: str
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """One image on the page."""
-
-    image: JudgedImage
-    picture: str | None  # as a data address
-
-    @property
-    def name(self) -> str:
-        """The file's name without its folders."""
-        return PurePath(self.image.image).name or self.image.image
 
 
 @dataclass(frozen=True)
@@ -89,17 +75,21 @@ def adaptation_pages(judged: Sequence[JudgedRun]) -> list[AdaptationPage]:
 def _page(anchor: str, judged: JudgedRun) -> AdaptationPage:
     adaptation = judged.adaptation
     verdict, run = adaptation.verdict, adaptation.run
-    shown = [Shown(image, _picture(run, image.thumbnail)) for image in adaptation.images]
     return AdaptationPage(
         anchor,
         adaptation,
         judged.tables,
         () if verdict is None else tuple(_tiles(verdict)),
         tuple(figure for figure in _figures(run, verdict) if figure.panels),
-        tuple(one for one in shown if one.image.why == "changed"),
-        tuple(one for one in shown if one.image.why == "unsure"),
+        _shown(adaptation, "changed"),
+        _shown(adaptation, "unsure"),
         readable(speed, run),
     )
+
+
+def _shown(adaptation: Adaptation, why: Why) -> tuple[Shown, ...]:
+    images = (image for image in adaptation.images if image.why == why)
+    return tuple(Shown(image, _picture(adaptation.run, image.thumbnail)) for image in images)
 
 
 def _tiles(verdict: Verdict) -> list[Tile]:
@@ -198,7 +188,4 @@ def _picture(run: Run, thumbnail: str | None) -> str | None:
         content = (run.path / FOLDER / thumbnail).read_bytes()
     except (OSError, ValueError):
         return None
-    kinds = {b"\xff\xd8": "jpeg", b"\x89P": "png"}
-    if len(content) > LARGEST or content[:2] not in kinds:
-        return None
-    return f"data:image/{kinds[content[:2]]};base64,{base64.b64encode(content).decode()}"
+    return data_address(content) if len(content) <= LARGEST else None
