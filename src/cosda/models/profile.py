@@ -44,7 +44,7 @@ class DomainProfile:
     late: bool = False  # whether the statistics are features at the encoder's end
     full: bool = False  # whether images were looked at in full size, and large ones not halved
 
-    @property
+    @cached_property
     def limit(self) -> float | None:
         """The squared distance beyond which an image is unlike this domain: a hundredth of its own images are."""
         return float(self.distances[QUANTILES.index(0.99)]) if len(self.distances) else None
