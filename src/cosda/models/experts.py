@@ -123,8 +123,8 @@ def _base_alone(shares: Tensor) -> Tensor:
     return F.one_hot(torch.zeros(shares.shape[0], dtype=torch.long), shares.shape[1]).to(shares)
 
 
-def together(images: Tensor, shares: Tensor, experts: Iterable[tuple[int, Network]]) -> Output:
-    """What experts, each with its place, say of images with these shares (B, K) of each; each sees its own images alone."""
+def together(images: Tensor, shares: Tensor, experts: Iterable[tuple[int, nn.Module]]) -> Output:
+    """What experts, each with its place, say of images in whose answers they have these shares (B, K)."""
     features: Tensor | None = None
     for place, expert in experts:
         rows = (shares[:, place] > 0).nonzero()[:, 0]
@@ -214,12 +214,15 @@ class DomainBank(Network):
 
     def explain(self, images: Tensor) -> tuple[Output, Routing]:
         """What `forward` gives, and where each image was sent."""
-        if self.late:
-            images = self.encoder(images)  # once for all experts
-            routing = self.route(self.gauge.of_features(images))
-        else:
-            routing = self.route(self.gauge(images))
-        return self.answer(images, routing.shares), routing
+        seen, routing = self.look(images)
+        return self.answer(seen, routing.shares), routing
+
+    def look(self, images: Tensor) -> tuple[Tensor, Routing]:
+        """What the experts get to see, images or features of an encoder that they share, and where each image goes."""
+        if not self.late:
+            return images, self.route(self.gauge(images))
+        features = self.encoder(images)
+        return features, self.route(self.gauge.of_features(features))
 
     def route(self, statistics: Tensor, router: Router | None = None) -> Routing:
         """Where images with these routing statistics (B, D) go, by the bank's router or another one.
