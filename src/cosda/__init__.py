@@ -13,12 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosda.api import Check, Evaluation, Result, adapt, evaluate, predict, profile, run_chain, train_source
+    from cosda.api import Check, Evaluation, Result, adapt, evaluate, export, predict, profile, run_chain, train_source
     from cosda.config.request import Options
     from cosda.data.benchmarks import load as load_benchmark
     from cosda.data.domain import Benchmark, Domain, Files, Images, Items
     from cosda.data.inputs import load_domain
     from cosda.data.torch_dataset import Indexable
+    from cosda.deploy.export import Exported
     from cosda.errors import CosdaError
     from cosda.methods import METHODS
     from cosda.methods.base import Group, Method, Progress, TargetImages
@@ -49,6 +50,7 @@ _PLACES = {
     "Domain": "cosda.data.domain",
     "DomainProfile": "cosda.models.profile",
     "Evaluation": "cosda.api",
+    "Exported": "cosda.deploy.export",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
     "Images": "cosda.data.domain",
@@ -72,6 +74,7 @@ _PLACES = {
     "Watcher": "cosda.watch",
     "adapt": "cosda.api",
     "evaluate": "cosda.api",
+    "export": "cosda.api",
     "find_runs": "cosda.records.run",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
@@ -95,6 +98,7 @@ __all__ = [
     "Domain",
     "DomainProfile",
     "Evaluation",
+    "Exported",
     "Files",
     "Group",
     "Images",
@@ -118,6 +122,7 @@ __all__ = [
     "Watcher",
     "adapt",
     "evaluate",
+    "export",
     "find_runs",
     "load",
     "load_benchmark",

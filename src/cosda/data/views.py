@@ -110,7 +110,7 @@ def _weak_boxes(items: Tensor, preprocessing: Preprocessing, draws: Sequence[Dra
 
 
 def _test_boxes(items: Tensor, preprocessing: Preprocessing) -> Tensor:
-    return torch.tensor([central_box(*items.shape[1:3], preprocessing)]).expand(len(items), 4)
+    return torch.tensor([central_box(items.shape[1], items.shape[2], preprocessing)]).expand(len(items), 4)
 
 
 def central_box(height: int, width: int, preprocessing: Preprocessing) -> tuple[int, int, int, int]:

@@ -35,6 +35,9 @@ class Graph:
 class Pixels(nn.Module):
     """Pixels (B, S, S, 3) in 0..255, as image libraries give them, to what a network sees."""
 
+    shift: Tensor
+    scale: Tensor
+
     def __init__(self, preprocessing: Preprocessing) -> None:
         super().__init__()
         shift, scale = shift_and_scale(preprocessing)
@@ -69,7 +72,7 @@ class Router(nn.Module):
         self.view, self.bank = view, DomainBank(encoder, bank.experts, bank.late)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Shares and posteriors (B, K), which are unknown (B,); and the features that all experts of a late bank see."""
+        """Shares and posteriors (B, K), unknown (B,); of a late bank also the features that experts see."""
         seen, routing = self.bank.look(self.view(images))
         decided = (routing.shares.float(), routing.posterior.float(), routing.unknown)
         return (*decided, seen) if self.bank.late else decided
@@ -102,7 +105,7 @@ class _Own(nn.Module):
         if torch.compiler.is_compiling():
             # Layers ask whether there are any, which a tracer cannot know. `formats.torch_export` takes the demand
             # out of the traced graph again: layers do with none as well.
-            torch._check(images.shape[0] > 0)
+            torch._check(images.shape[0] > 0)  # type: ignore[no-untyped-call]
         return self.network.forward(images)
 
 
@@ -112,7 +115,8 @@ def make_graph(model: Model, network: Network) -> Graph:
     if not isinstance(network, DomainBank):
         return Graph(Plain(view, network).eval(), name, example, SAID)
     router, experts = Router(view, network), _experts(network)
-    outputs, seen_as, seen = ("shares", *ROUTED), name, example
+    outputs: tuple[str, ...] = ("shares", *ROUTED)
+    seen_as, seen = name, example
     if network.late:  # experts see the router's features
         outputs, seen_as, view = (*outputs, "features"), "features", nn.Identity()
         with torch.no_grad():
@@ -129,7 +133,7 @@ def _begin(model: Model, network: Network) -> tuple[Network, nn.Module, str, Ten
     if not model.preprocessing.of_images:
         width = model.architecture.input_width
         assert width is not None
-        return network, nn.Identity(), "features", torch.randn(EXAMPLES, width, generator=rng)
+        return network, nn.Identity(), "vectors", torch.randn(EXAMPLES, width, generator=rng)
     size = model.preprocessing.size
     example = torch.randint(0, 256, (EXAMPLES, size, size, 3), generator=rng, dtype=torch.uint8)
     return network, Pixels(model.preprocessing), "images", example

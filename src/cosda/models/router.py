@@ -99,7 +99,7 @@ class Gauge:
         sight = _Sight(self.sites)
         with sight, contextlib.suppress(_Enough):
             self.encoder.forward(images)  # not its call, which may be compiled
-        return sight.sites[:self.sites]
+        return sight.sites[: self.sites]
 
 
 class Site(NamedTuple):
@@ -137,10 +137,14 @@ class _Sight(TorchFunctionMode):
         elif func is F.layer_norm:  # of tokens, or of maps with channels last, unless it normalises whole maps
             shape = args[1] if len(args) > 1 else given["normalized_shape"]
             self.sites.append(Site(args[0].movedim(-1, 1) if len(shape) == 1 else args[0]))
-        # A tracer bears no exception; it leaves out by itself what nothing follows from.
-        if len(self.sites) >= self.count and not torch.compiler.is_compiling() and not torch.jit.is_tracing():
+        if len(self.sites) >= self.count and not _is_traced():
             raise _Enough
         return func(*args, **given)
+
+
+def _is_traced() -> bool:
+    """Whether a graph is made of the pass. Tracers bear no exception, and leave out what nothing follows from."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
 def _describe(site: Site) -> tuple[Tensor, ...]:

@@ -10,6 +10,7 @@ from cosda.cli.commands.compare import compare
 from cosda.cli.commands.demo import demo
 from cosda.cli.commands.doctor import doctor
 from cosda.cli.commands.evaluate import evaluate
+from cosda.cli.commands.export import export
 from cosda.cli.commands.methods import methods
 from cosda.cli.commands.model import model
 from cosda.cli.commands.predict import predict
@@ -27,6 +28,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     evaluate,
     model,
     profile,
+    export,
     run,
     bench,
     report,

@@ -46,7 +46,7 @@ def by_name(names: list[str], values: Any) -> dict[str, Array]:
 def silence() -> Iterator[None]:
     """Within the block nothing is warned of or logged.
 
-    What an exporter says is for those who write networks and exporters. Whether its file is right is seen by running it.
+    What an exporter says is for those who write exporters. Whether its file is right is seen by running it.
     """
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
