@@ -187,7 +187,7 @@ def test_a_file_says_of_itself_what_is_needed_to_use_it(tmp_path: Path) -> None:
         content = cosda.export(model, tmp_path / "model.pt", overwrite=True).path.read_bytes()
         (tmp_path / "copy.pt").write_bytes(content)
         said = {"cosda.json": ""}
-        with pytest.warns(DeprecationWarning):
+        with pytest.warns(DeprecationWarning, match="torch.jit"):
             torch.jit.load(tmp_path / "copy.pt", _extra_files=said)
         facts = json.loads(said["cosda.json"])
         assert facts["classes"] == list(model.classes)
@@ -271,7 +271,7 @@ def test_a_class_that_differs_is_enough(tmp_path: Path, monkeypatch: pytest.Monk
             value.mul_(1e-6)
     assert cosda.export(model, tmp_path / "model.pt").difference < 1e-4
     monkeypatch.setitem(FORMATS, "torchscript", flawed(reverse))
-    with pytest.raises(CosdaError, match="classes differ, and probabilities by up to .*e-0"):
+    with pytest.raises(CosdaError, match=r"classes differ, and probabilities by up to .*e-0"):
         cosda.export(model, tmp_path / "other.pt")
     assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
 

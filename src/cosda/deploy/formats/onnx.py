@@ -145,6 +145,7 @@ def open_(content: bytes) -> Run:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
     options.intra_op_num_threads = torch.get_num_threads()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # torch's threads need the cores, too
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     [asked] = session.get_inputs()
     names = [output.name for output in session.get_outputs()]
