@@ -19,7 +19,7 @@ from benchmarks.facts import Fact
 from benchmarks.routing import CPU, make_bank
 from benchmarks.timing import Timing, interleaved, threads
 from cosda.data.views import make_view
-from cosda.deploy.formats import FORMATS
+from cosda.deploy import FORMATS
 from cosda.deploy.graph import make_graph
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 import cosda
 from cosda.data.views import make_view
+from cosda.deploy import FORMATS, trial
 from cosda.deploy import export as writing
-from cosda.deploy import trial
-from cosda.deploy.formats import FORMATS
-from cosda.deploy.formats import onnx as onnx_format
+from cosda.deploy import onnx as onnx_format
 from cosda.deploy.graph import make_graph
 from cosda.deploy.trial import as_input
 from cosda.errors import CosdaError

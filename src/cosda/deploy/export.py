@@ -17,8 +17,8 @@ import numpy as np
 from cosda import __version__
 from cosda.data.inputs import DataLike
 from cosda.data.views import central_box
-from cosda.deploy.formats import FORMATS, Format
-from cosda.deploy.formats.base import Array, Description, Run
+from cosda.deploy import FORMATS, Format
+from cosda.deploy.format import Array, Description, Run
 from cosda.deploy.graph import Graph, make_graph
 from cosda.deploy.trial import TOLERANCE, Trial, images_for_trial, try_out
 from cosda.errors import CosdaError

@@ -103,7 +103,7 @@ class _Own(nn.Module):
     def forward(self, images: Tensor) -> Output:
         """Features and logits."""
         if torch.compiler.is_compiling():
-            # Layers ask whether there are any, which a tracer cannot know. `formats.torch_export` takes the demand
+            # Layers ask whether there are any, which a tracer cannot know. `torch_export` takes the demand
             # out of the traced graph again: layers do with none as well.
             torch._check(images.shape[0] > 0)  # type: ignore[no-untyped-call]
         return self.network.forward(images)

@@ -14,7 +14,7 @@ from cosda.data.benchmarks import load as load_benchmark
 from cosda.data.domain import Items, Undecoded, everything
 from cosda.data.inputs import DataLike, load_domain
 from cosda.data.views import central_pixels, make_view
-from cosda.deploy.formats.base import Array, Run
+from cosda.deploy.format import Array, Run
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model
 from cosda.models.bn_folding import evaluating

@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
 
-from cosda.deploy.formats.base import DESCRIPTION, Array, Description, Format, Run, as_text, by_name, silence
+from cosda.deploy.format import DESCRIPTION, Array, Description, Format, Run, as_text, by_name, silence
 from cosda.deploy.graph import Graph
 
 DEMANDS = (torch.ops.aten._assert_scalar.default, torch.ops.aten.sym_constrain_range_for_size.default)

@@ -7,7 +7,7 @@ import json
 
 import torch
 
-from cosda.deploy.formats.base import DESCRIPTION, Array, Description, Format, Run, as_text, by_name, silence
+from cosda.deploy.format import DESCRIPTION, Array, Description, Format, Run, as_text, by_name, silence
 from cosda.deploy.graph import Graph
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from cosda.deploy.formats.base import Array, Description, Format, Run, by_name, silence
-from cosda.deploy.formats.torch_export import traced
+from cosda.deploy.format import Array, Description, Format, Run, by_name, silence
 from cosda.deploy.graph import Graph
+from cosda.deploy.torch_export import traced
 from cosda.errors import CosdaError
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
