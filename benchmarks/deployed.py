@@ -34,7 +34,7 @@ CLASSES = 31
 
 def measure(quick: bool = False) -> list[Fact]:
     """How many times as fast each format is."""
-    small, lite = ("small ResNet, 32 px", "small", 32), ("lite0, 224 px", "lite0", 224)
+    small, lite = ("small ResNet, 32 px", "small", 32), ("lite0, 96 px", "lite0", 96)
     if quick:
         return _compare(*small, 1, 2, ("torchscript",))
     return [
