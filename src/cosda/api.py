@@ -24,6 +24,8 @@ from cosda.data.inputs import DataLike, load_domain
 from cosda.data.loader import Loader, open_loader
 from cosda.data.pictures import picture
 from cosda.data.readers import listed
+from cosda.deploy import export as deploy
+from cosda.deploy.export import Exported
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.judge.check import compare
@@ -510,6 +512,47 @@ def profile(
             logits = torch.cat([output.logits.cpu() for _, output in outputs(told(network, name), loader)])
             made = replace(made, calibration=calibrate(logits, truth, held_out=True))
     return model.with_profile(made)
+
+
+def export(
+    model: Model | str | Path,
+    to: str | Path,
+    *,
+    format: str | None = None,
+    domain: str | None = None,
+    experts: str = "together",
+    verify: DataLike | None = None,
+    overwrite: bool = False,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Exported:
+    """Write a model as a file that runs without cosda, once the file has shown that it says what the model says.
+
+    Args:
+        model: a model, or its folder.
+        to: the file; with ``experts="separate"`` a folder.
+        format: ``onnx``, ``torch-export`` or ``torchscript``; by default the one that the ending names: ``.onnx``,
+            ``.pt2``, ``.pt``.
+        domain: which mask to use, for a model that has one for each domain; of a domain bank, the one whose expert is
+            wanted alone.
+        experts: of a domain bank, ``together`` in one graph that routes, or ``separate``, each in a file of its own
+            beside the router's.
+        verify: images on which the file is tried; by default some that come with cosda, and noise.
+        overwrite: replace what was exported there before.
+        machine: threads and cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: an impossible request; or the file differs from the model in a class, or by more than 0.0001 in a
+            probability. Nothing is then written.
+
+    Example:
+        >>> cosda.export("adapted-model", "model.onnx", verify="photos/today").difference
+    """
+    place = Path(to).expanduser()
+    return deploy.export(
+        _model(model), place, format, domain, experts, verify, overwrite, machine or Machine(), watcher
+    )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from cosda.cli.commands.demo import demo
 from cosda.cli.commands.diff import diff
 from cosda.cli.commands.doctor import doctor
 from cosda.cli.commands.evaluate import evaluate
+from cosda.cli.commands.export import export
 from cosda.cli.commands.history import history
 from cosda.cli.commands.import_ import import_
 from cosda.cli.commands.methods import methods
@@ -33,6 +34,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     profile,
     history,
     diff,
+    export,
     run,
     bench,
     report,
