@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosda.errors import CosdaError, nearest
+from cosda.files import as_text
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,7 +41,7 @@ class Files:
 
     def where(self, position: int) -> str:
         """The same for a message."""
-        return str(self.path(position))
+        return as_text(str(self.path(position)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +111,10 @@ class Domain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each image is called: its file's name, or its position."""
-        return self.items.names if isinstance(self.items, Undecoded) else tuple(map(str, range(len(self))))
+        """What each image is called: its file's name as text, or its position."""
+        if isinstance(self.items, Undecoded):
+            return tuple(map(as_text, self.items.names))
+        return tuple(map(str, range(len(self))))
 
     def ignored_files(self) -> str:
         """The files that were left out, for a message: ``3 .heic, 1 .txt``; empty if there are none."""
