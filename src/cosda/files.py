@@ -59,6 +59,8 @@ def as_text(name: str) -> str:
     Bytes that are no text, control characters and line ends become escapes such as ``\\x1b``, so that a name can
     neither stop a program that prints it nor steer the terminal that shows it.
     """
+    if name.isprintable():
+        return name
     return "".join(_escaped(letter) if unicodedata.category(letter) in _UNSHOWN else letter for letter in name)
 
 

@@ -96,6 +96,9 @@ class Domain:
     test: Index
     ignored: Mapping[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", as_text(self.name))  # it goes into records, tables and messages
+
     def __len__(self) -> int:
         return len(self.items)
 

@@ -45,6 +45,7 @@ class Limit:
 
 CLASSES = Limit("COSDA_MAX_CLASSES", 5_000, "classes")  # confusions are a matrix of their square
 MEGAPIXELS = Limit("COSDA_MAX_MEGAPIXELS", 80, "megapixels")  # of an image, and of all that are decoded at a time
+WIDTH = Limit("COSDA_MAX_WIDTH", 100_000, "features for each image")  # a network's first layer is a matrix of it
 UNPACKED = Limit("COSDA_MAX_UNPACKED_MIB", 512, "MiB")  # of an .npz file's arrays; see `UNPACKED_RATIO`
 LIST = Limit("COSDA_MAX_LIST_MIB", 64, "MiB")  # of an image list or CSV file
 
