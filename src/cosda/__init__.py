@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from cosda.methods.base import Group, Method, Progress, TargetImages
     from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
+    from cosda.models.calibration import Calibration
     from cosda.models.network import Network
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
     from cosda.records.run import RoutedImages, Run, find_runs
+    from cosda.records.verdict import Checked, Counted, Estimate, Said, Verdict
     from cosda.report import write_report
     from cosda.run.machine import Machine
     from cosda.run.predictions import Prediction, Route
@@ -44,10 +46,14 @@ _PLACES = {
     "Architecture": "cosda.models.architecture",
     "Batch": "cosda.types",
     "Benchmark": "cosda.data.domain",
+    "Calibration": "cosda.models.calibration",
     "Check": "cosda.api",
+    "Checked": "cosda.records.verdict",
+    "Counted": "cosda.records.verdict",
     "CosdaError": "cosda.errors",
     "Domain": "cosda.data.domain",
     "DomainProfile": "cosda.models.profile",
+    "Estimate": "cosda.records.verdict",
     "Evaluation": "cosda.api",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
@@ -68,7 +74,9 @@ _PLACES = {
     "Route": "cosda.run.predictions",
     "RoutedImages": "cosda.records.run",
     "Run": "cosda.records.run",
+    "Said": "cosda.records.verdict",
     "TargetImages": "cosda.methods.base",
+    "Verdict": "cosda.records.verdict",
     "Watcher": "cosda.watch",
     "adapt": "cosda.api",
     "evaluate": "cosda.api",
@@ -90,10 +98,14 @@ __all__ = [
     "Architecture",
     "Batch",
     "Benchmark",
+    "Calibration",
     "Check",
+    "Checked",
     "CosdaError",
+    "Counted",
     "Domain",
     "DomainProfile",
+    "Estimate",
     "Evaluation",
     "Files",
     "Group",
@@ -114,7 +126,9 @@ __all__ = [
     "Route",
     "RoutedImages",
     "Run",
+    "Said",
     "TargetImages",
+    "Verdict",
     "Watcher",
     "adapt",
     "evaluate",

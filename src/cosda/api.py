@@ -9,6 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from cosda import metrics
 from cosda.config.plan import Plan
 from cosda.config.request import Data, Options, Request
@@ -20,13 +24,17 @@ from cosda.data.inputs import DataLike, load_domain
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import env
 from cosda.errors import CosdaError
+from cosda.judge.check import compare
+from cosda.judge.verdict import Judging, record_check
 from cosda.models.artifact import Model, load, load_like
+from cosda.models.calibration import calibrate
 from cosda.models.experts import DomainBank
 from cosda.models.network import Network, to_device
 from cosda.records.run import Run
+from cosda.records.verdict import Verdict, read_verdict
 from cosda.run.answers import answering, answers, routes
 from cosda.run.chain import carried_path, execute
-from cosda.run.evaluate import EVALUATION_BATCH, measure
+from cosda.run.evaluate import EVALUATION_BATCH, confusion, counts, outputs, predicted_classes, told
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
 from cosda.run.prepare import main_watcher, prepare, readable
@@ -75,11 +83,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """A model and the run that made it: an adaptation, or the training of a source model."""
+    """A model and the run that made it: an adaptation with its verdict, or the training of a source model."""
 
     model: Model
     run: Run
     check: Check | None = field(default=None, compare=False)
+    verdict: Verdict | None = field(default=None, compare=False)
 
 
 def adapt(
@@ -103,7 +112,8 @@ def adapt(
         domain: another name for the domain than that of its data. A model with masks needs it, since this name chooses
             the mask; a name that is new to the model gets a new mask. With ``carry="bank"`` it names the expert; one
             that is there is adapted once more.
-        check: labelled images on which the model is measured before and after; they decide nothing.
+        check: labelled images on which the model is measured before and after. They decide the verdict, and nothing of
+            the training.
         out: where the run folder is kept, so that a call that was interrupted goes on; without it, it is temporary.
         machine: device, threads, cache.
         watcher: is told what happens.
@@ -114,7 +124,8 @@ def adapt(
 
     Example:
         >>> result = cosda.adapt("source-model", "photos/new-site", method="aad", carry="bank", epochs=5)
-        >>> result.model.save("adapted-model")
+        >>> if result.verdict.verdict != "rejected":
+        ...     result.model.save("adapted-model")
     """
     request = Request.of(method, model=_model(model), **options)
     return adapt_request(request, data, domain, check, out, machine, watcher)
@@ -144,15 +155,20 @@ def adapt_request(
     chain = Benchmark("own", {target.name: target}, model.classes)
     facts = replace(Data.of(chain, cache=machine.cache_folder), domains=("source", target.name))
     plan = resolve(replace(facts, source_fingerprint="", input_width=None), request)
-    told = domain if model.network.needs_domain else None  # a bank is measured as it will be used
-    before = evaluate(model, check, domain=told, machine=machine, watcher=watcher) if check is not None else None
+    known = domain if model.network.needs_domain else None  # a bank is measured as it will be used
+    before = _answered(model, check, known, machine, watcher) if check is not None else None
     with _folder(out) as folder:
-        run = execute(plan, {target.name: target}, folder, machine, watcher, model)
-        result = Result(load_like(carried_path(run), model), run)
-    if before is None or check is None:
-        return result
-    after = evaluate(result.model, check, domain=told, machine=machine, watcher=watcher)
-    return replace(result, check=Check(before, after))
+        run = execute(plan, {target.name: target}, folder, machine, watcher, model, Judging(target))
+        adapted = load_like(carried_path(run), model)
+        checked = None
+        if before is not None and check is not None:
+            after = _answered(adapted, check, known, machine, watcher)
+            checked = Check(before.evaluation, after.evaluation)
+            record_check(run.path, compare(before.correct, after.correct))
+        verdict = read_verdict(run.path)
+    if verdict is not None:
+        adapted.lineage[-1] |= {"from": str(model.origin) if model.origin else None, "verdict": verdict.short}
+    return Result(adapted, run, checked, verdict)
 
 
 @contextmanager
@@ -297,7 +313,25 @@ def evaluate(
     Example:
         >>> cosda.evaluate("adapted-model", "office31/webcam").top1
     """
-    model = _model(model)
+    return _answered(_model(model), data, domain, machine, watcher, experts_in_memory).evaluation
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """A model's answers on the labelled images of a domain."""
+
+    evaluation: Evaluation
+    correct: NDArray[np.bool_]  # (N,)
+
+
+def _answered(
+    model: Model,
+    data: DataLike,
+    domain: str | None,
+    machine: Machine | None,
+    watcher: Watcher | None,
+    experts_in_memory: int | None = None,
+) -> _Answered:
     network = answering(model.network, domain, experts_in_memory)
     measured = load_domain(data, model.classes)
     if measured.labels is None:
@@ -308,8 +342,10 @@ def evaluate(
     with _opened(model, network, measured, machine, watcher) as (loader, packed):
         assert packed.domain.labels is not None
         labels = packed.domain.labels[packed.domain.test]
-        images, correct = measure(network, loader, labels, len(model.classes))
-    return Evaluation(domain or measured.name, model.classes, images, correct, dict(packed.skipped))
+        predicted = predicted_classes(network, loader)
+    images, correct = counts(confusion(predicted, labels, len(model.classes)))
+    evaluation = Evaluation(domain or measured.name, model.classes, images, correct, dict(packed.skipped))
+    return _Answered(evaluation, predicted == labels)
 
 
 def predict(
@@ -365,19 +401,23 @@ def profile(
     *,
     domain: str | None = None,
     freeze_encoder: bool = False,
+    labelled: bool = False,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> Model:
     """A copy of a model with a profile of what it was trained on, by which a domain bank recognises such images.
 
     A model that cosda trained has one. One that came from elsewhere gets it from any images of that kind; labels mean
-    nothing here and are not read. The profile of a bank's base is replaced, and its router follows.
+    nothing here and are not read, unless ``labelled`` asks for it. The profile of a bank's base is replaced, and its
+    router follows.
 
     Args:
         model: a model, or its folder; a domain bank too.
         data: images of the kind that the model was trained on.
         domain: the name of their domain; by default that of the profile that the model has, else that of the data.
         freeze_encoder: make a profile of features, for a bank that will be made with ``freeze_encoder``.
+        labelled: read the labels too, and learn from them how far the model's probabilities can be believed; estimated
+            accuracies rest on that.
         machine: device, threads, cache.
         watcher: is told what happens.
 
@@ -392,13 +432,21 @@ def profile(
     bank = model.network if isinstance(model.network, DomainBank) else DomainBank(network, (), freeze_encoder)
     if freeze_encoder and not bank.late:
         raise CosdaError("the experts of this bank have encoders of their own. Leave --freeze-encoder out.")
-    images = load_domain(data, labels=False)
-    known = network.profile.name if network.profile is not None and network.profile.images else None
+    images = load_domain(data, model.classes) if labelled else load_domain(data, labels=False)
+    if labelled and images.labels is None:
+        raise CosdaError(f"{images.name} has no labels: its images must lie in one folder per class.")
+    had = network.profile
+    known = had.name if had is not None and had.images else None
     name = domain or known or images.name
     model.check_own_name(name)
-    with _opened(model, bank, images, machine, watcher, "train") as (loader, _):
+    with _opened(model, bank, images, machine, watcher, "train") as (loader, packed):
         others = tuple(expert.profile for expert in bank.experts)
         made = Look(name, False, loader).profile(bank.gauge, network, others)
+        made = replace(made, calibration=None if had is None else had.calibration)  # the network is the same
+        if labelled and packed.domain.labels is not None:
+            truth = torch.from_numpy(packed.domain.labels[packed.domain.train])
+            logits = torch.cat([output.logits.cpu() for _, output in outputs(told(network, name), loader)])
+            made = replace(made, calibration=calibrate(logits, truth, held_out=True))
     return model.with_profile(made)
 
 

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from cosda.errors import CosdaError
+from cosda.models.calibration import Calibration
 
 FORMAT = 1
 FEWEST = 20  # images
@@ -43,6 +44,7 @@ class DomainProfile:
     confidences: Tensor | None = None  # (20,) images by the probability of their class
     late: bool = False  # whether the statistics are features at the encoder's end
     full: bool = False  # whether images were looked at in full size, and large ones not halved
+    calibration: Calibration | None = None  # of the network, on labelled images of the domain; few have one
 
     @property
     def limit(self) -> float | None:
@@ -66,9 +68,8 @@ class DomainProfile:
     def told(self, probabilities: Tensor) -> DomainProfile:
         """The same with what a network said of the domain's images: probabilities (N, C)."""
         confidence, predicted = probabilities.double().cpu().max(dim=1)
-        bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
         classes = torch.bincount(predicted, minlength=probabilities.shape[1])
-        return replace(self, classes=classes, confidences=torch.bincount(bins, minlength=CONFIDENCES))
+        return replace(self, classes=classes, confidences=binned(confidence))
 
     def to_bytes(self) -> bytes:
         """The content of its file; equal profiles give equal bytes."""
@@ -83,6 +84,8 @@ class DomainProfile:
             "format": FORMAT,
             **{key: getattr(self, key) for key in ("name", "images", "temperature", "late", "full")},
         }
+        if self.calibration is not None:
+            facts["calibration"] = self.calibration.as_json()
         # One text in the metadata, because safetensors writes several in any order.
         return safetensors.torch.save(tensors, {"profile": json.dumps(facts, ensure_ascii=False)})
 
@@ -111,12 +114,19 @@ class DomainProfile:
             confidences=tensors.get("confidences"),
             late=facts["late"],
             full=facts["full"],
+            calibration=Calibration.from_json(facts.get("calibration")),
         )
 
     @property
     def key(self) -> str:
         """Names its bits."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
+
+
+def binned(confidence: Tensor) -> Tensor:
+    """How many images (20,) have a probability (N,) of their class in each of 20 bins from 0 to 1."""
+    bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
+    return torch.bincount(bins, minlength=CONFIDENCES)
 
 
 def make_profile(name: str, statistics: Tensor, late: bool = False) -> DomainProfile:

@@ -15,6 +15,8 @@ from cosda.errors import CosdaError
 from cosda.files import Json, digest
 from cosda.methods import METHODS
 from cosda.models.artifact import Model, load
+from cosda.models.calibration import Calibration, calibrate
+from cosda.models.network import Network
 from cosda.models.profile import FEWEST, DomainProfile
 from cosda.models.router import Gauge
 from cosda.randomness import derive
@@ -23,7 +25,7 @@ from cosda.records.run import Run, read_run
 from cosda.records.writers import Log
 from cosda.run.checkpoint import Checkpoint
 from cosda.run.environment import write_environment
-from cosda.run.evaluate import measure
+from cosda.run.evaluate import measure, outputs
 from cosda.run.prepare import Prepared
 from cosda.run.profile import Look
 from cosda.run.shared_folder import open_folder
@@ -118,7 +120,18 @@ class _Source:
         """Of the source domain; None where it has too few images for one."""
         images = self.prepared.loader(self.domain.without_labels(), "train", self.prepared.plan.seed)
         look, network = Look(self.domain.name, self.prepared.frozen, images), self.prepared.network
-        return look.profile(Gauge(network.encoder, look.frozen), network) if len(look) >= FEWEST else None
+        if len(look) < FEWEST:
+            return None
+        profile = look.profile(Gauge(network.encoder, look.frozen), network)
+        return replace(profile, calibration=self._calibration(network.for_domain(self.domain.name)))
+
+    def _calibration(self, network: Network) -> Calibration:
+        """On images that the model was not trained on where there are any: held-out ones, or the test split."""
+        apart = np.setdiff1d(self.domain.test, self.trained)
+        positions = next((some for some in (self.held_out, apart) if len(some) >= FEWEST), self.trained)
+        loader = self.prepared.loader(replace(self.domain, train=positions), "train", self.prepared.plan.seed)
+        logits = torch.cat([output.logits.double().cpu() for _, output in outputs(network, loader)])
+        return calibrate(logits, torch.from_numpy(self.labels[positions]), positions is not self.trained)
 
     def _measure(self, split: str, positions: Index, epoch: int | None) -> None:
         if not len(positions):

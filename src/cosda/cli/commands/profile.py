@@ -26,6 +26,14 @@ def profile(
     freeze_encoder: Annotated[
         bool, typer.Option("--freeze-encoder", help="For a bank that will be adapted with --freeze-encoder.")
     ] = False,
+    labelled: Annotated[
+        bool,
+        typer.Option(
+            "--labelled",
+            help="Read the labels (class folders) too, and learn how far the model's probabilities can be believed: "
+            "estimated accuracies need this.",
+        ),
+    ] = False,
     to: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write the model with its profile here, and leave MODEL as it is."),
@@ -53,6 +61,7 @@ def profile(
         images,
         domain=domain,
         freeze_encoder=freeze_encoder,
+        labelled=labelled,
         machine=place.machine(),
         watcher=open_watcher(quiet),
     )
@@ -61,6 +70,8 @@ def profile(
     assert new is not None
     size = amount(len(new.to_bytes()))
     print(f"profile of '{new.name}' made of {new.images} images, {size}; written into {to or model}")
+    if new.calibration is not None:
+        print(f"accuracy on them: {new.calibration.accuracy:.1%}; estimates of accuracy rest on these images")
     if old is not None:
         stood = f"of {old.images} images" if old.images else "of BatchNorm statistics"
         print(f"it takes the place of one {stood}")

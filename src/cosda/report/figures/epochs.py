@@ -138,6 +138,28 @@ def score_curves(run: Run) -> Plot:
     return _each(stretched, timeline(run))
 
 
+def absolute_scores(run: Run, incoming: Mapping[str, float]) -> dict[str, Plot]:
+    """A plot of each label-free score of a run of one stage as it is; epoch 0 is the ``incoming`` model."""
+    time, chosen = timeline(run), chosen_epochs(run)
+    found: dict[str, dict[Step, float | None]] = {}
+    for record in run.of("validation"):
+        for name, value in record["scores"].items():
+            found.setdefault(name, {})[record["stage"], record["epoch"]] = value
+    plots = {}
+    for name, values in found.items():
+        line, traces = _line(time, name, values, COLOURS[0]), []
+        if name in incoming:
+            line["x"], line["y"] = [0, *line["x"]], [rounded(incoming[name]), *line["y"]]
+            traces = [
+                {**_mark([0], [rounded(incoming[name])], "incoming model"), "marker": {"size": 9, "color": FAINT}}
+            ]
+        marks = _marks(time, {step: values.get(step) for step in chosen.items()})
+        layout = {**time.layout(), "height": 220, "showlegend": False, "shapes": [], "annotations": []}
+        layout["margin"] = {"l": 46, "r": 12, "t": 12, "b": 44}
+        plots[name] = {"data": [line, *traces, marks], "layout": layout}
+    return plots
+
+
 def time_curve(run: Run) -> Plot:
     """Seconds of every epoch; of an epoch that was repeated after a crash, the last time."""
     time = timeline(run)
@@ -174,15 +196,12 @@ def _line(time: Timeline, name: str, values: Mapping[Step, float | None], colour
 
 def _marks(time: Timeline, values: Mapping[Step, float | None]) -> Plot:
     places = [(time.steps.index(step) + 1, rounded(value)) for step, value in values.items() if step in time.steps]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "chosen epoch",
-        "x": [x for x, _ in places],
-        "y": [y for _, y in places],
-        "marker": {"size": 14, "symbol": "circle-open", "color": CHOSEN_COLOUR, "line": {"width": 3}},
-        "hoverinfo": "y+name",
-    }
+    ring = {"size": 14, "symbol": "circle-open", "color": CHOSEN_COLOUR, "line": {"width": 3}}
+    return {**_mark([x for x, _ in places], [y for _, y in places], "chosen epoch"), "marker": ring}
+
+
+def _mark(x: Sequence[float], y: Sequence[float | None], name: str) -> Plot:
+    return {"type": "scatter", "mode": "markers", "name": name, "x": list(x), "y": list(y), "hoverinfo": "y+name"}
 
 
 EPOCHS = FigureKind("accuracy and losses of each epoch", epochs)
