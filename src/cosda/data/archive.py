@@ -113,5 +113,8 @@ def _header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dty
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise _Wrong(f"{name} is of version {version} of numpy's format; versions 1 and 2 are read")
-    shape, fortran, kind = readers[version](stream, max_header_size=HEADER_BYTES)
+    try:
+        shape, fortran, kind = readers[version](stream, max_header_size=HEADER_BYTES)
+    except Exception as error:  # it is text, for which numpy calls Python's parser
+        raise _Wrong(f"the header of {name} cannot be read ({type(error).__name__})") from None
     return shape, fortran, kind, stream.tell()

@@ -123,11 +123,9 @@ def _read_domain(where: str, name: str, parts: dict[str, Array]) -> Reading:
     known = [labels for _, labels in pieces if labels is not None]
     if known and len(known) < len(pieces):
         raise CosdaError(f"{where}: train and test must both have labels, or neither.")
-    try:
-        labels, classes = label_positions(np.concatenate(known), where) if known else (None, ())
-    except TypeError:
-        kinds = " and ".join(str(labels.dtype) for labels in known)
-        raise CosdaError(f"{where}: train and test have labels of different kinds, {kinds}.") from None
+    if len({labels.dtype.kind == "U" for labels in known}) > 1:
+        raise CosdaError(f"{where}: of train and test, one has names as labels and the other has numbers.")
+    labels, classes = label_positions(np.concatenate(known), where) if known else (None, ())
     every = everything(len(items))
     train = test = every
     if halves:

@@ -71,7 +71,11 @@ def open_entry(place: Path, write: Callable[[Path], Json], needed: int, advice: 
 
 def read_entry(place: Path) -> Json | None:
     """The facts of an entry that fits; None where there is none, or one that does not."""
-    return None if fault_of(place) else _description(place)["facts"]
+    if fault_of(place):
+        return None
+    with suppress(OSError):
+        os.utime(place / SEEN)  # when it was last used
+    return dict(_description(place)["facts"])
 
 
 def fault_of(place: Path, thorough: bool = False) -> str:
@@ -83,17 +87,17 @@ def fault_of(place: Path, thorough: bool = False) -> str:
             if (length := file.stat().st_size) != said["bytes"]:
                 return f"{file.name} has {length} bytes and not {said['bytes']}"
         now = _stamp(list(files))
-        if thorough or now not in (_seen.get(place), _read_seen(place)):
+        known = now in (_seen.get(place), _read_seen(place))
+        if thorough or not known:
             for file, said in files.items():
                 if _hash(file) != said["blake2b"]:
                     return f"{file.name} has other bytes than when it was written"
+        if not known:
             _remember(place, now)
     except FileNotFoundError as error:
         return f"{Path(error.filename or ENTRY).name} is missing"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return str(error) or type(error).__name__
-    with suppress(OSError):
-        os.utime(place / SEEN)  # when it was last used
     return ""
 
 
@@ -166,6 +170,15 @@ def _locked(cache: Path, name: str, timeout: float = -1) -> Iterator[None]:
         yield
 
 
+def _is_free(cache: Path, name: str) -> bool:
+    """Whether no process is making this entry."""
+    try:
+        with _locked(cache, name, timeout=0):
+            return True
+    except Timeout:
+        return False
+
+
 def _sweep(mine: Path) -> None:
     """Remove what killed processes left of other entries: partial ones whose lock nobody holds."""
     for partial in mine.parent.glob(f"*{PARTIAL}"):
@@ -217,10 +230,11 @@ class Entry:
 
 
 def survey(cache: str | Path | None = None) -> list[Entry]:
-    """All entries of a cache, and what is wrong with them; every byte is read."""
+    """All entries of a cache but those that are just made, and what is wrong with them; every byte is read."""
     folder = cache_folder(cache)
-    entries = (place for kind in KINDS for place in sorted((folder / kind).glob("*")))
-    return [_entry(place) for place in entries if OURS.fullmatch(place.name.removesuffix(PARTIAL))]
+    places = [place for kind in KINDS for place in sorted((folder / kind).glob("*"))]
+    ours = [place for place in places if OURS.fullmatch(place.name.removesuffix(PARTIAL))]
+    return [_entry(place) for place in ours if place.suffix != PARTIAL or _is_free(folder, place.stem)]
 
 
 def prune(cache: str | Path | None = None, unused_days: float | None = None, dry: bool = False) -> list[Entry]:
@@ -246,7 +260,7 @@ def _entry(place: Path) -> Entry:
     except FileNotFoundError:  # somebody else removed it
         return Entry(place, 0, 0.0, "it has vanished")
     if place.suffix == PARTIAL:
-        fault = "it is being made, or was left unfinished"
+        fault = "it was left unfinished"
     else:
         fault = fault_of(place, thorough=True) if place.is_dir() else "it is of an older version"
     return Entry(place, size, max(0.0, time.time() - used) / 86400, fault)
