@@ -114,6 +114,7 @@ _NUMBERS = re.compile(r"[-+]?[0-9.][-+0-9.eE ]*|[-+]?(inf|nan)")
 
 
 def _cell(text: str) -> str:
+    text = as_text(text)
     return f"'{text}" if _FORMULA.match(text) and not _NUMBERS.fullmatch(text) else text
 
 

@@ -63,7 +63,7 @@ def corrupt(path: Path) -> Path:
 
 FEATURES = {"features.npy": npy(ROWS)}
 BAD = {
-    "empty": (lambda p: p.write_bytes(b"") and p or p, "it is empty"),
+    "empty": (lambda p: (p.write_bytes(b"") and p) or p, "it is empty"),
     "corrupt deflate": (corrupt, "CRC|Error -3|cut off"),
     "encrypted": (lambda p: patched(archive(p, FEATURES), 6, b"\1\0"), "encrypted"),
     "unknown compression": (lambda p: patched(archive(p, FEATURES), 8, b"\x63\0"), "packed by a method"),

@@ -114,7 +114,7 @@ def examine(
         inductive = benchmark.protocol == "inductive"
         readings = tuple(Reading(domain, benchmark.classes, inductive) for domain in benchmark)
         return _examine(Findings(str(path)), Found(benchmark.name, readings), workers, progress)
-    findings = Findings(str(path))
+    findings = Findings(as_text(str(path)))
     try:
         with readers.explained(Path(path)):
             found = _find(Path(path), follow_links)
