@@ -197,7 +197,9 @@ class JudgedImage:
         Raises:
             One of `UNREADABLE`: the values are none of such an image.
         """
-        known = {key: float(value) if key.endswith("_probability") else value for key, value in values.items()}
+        known = dict(values)
+        for key in ("before_probability", "after_probability"):
+            known[key] = float(known[key])
         if known["why"] not in get_args(Why) or Path(str(known["thumbnail"])).name != str(known["thumbnail"]):
             raise ValueError(f"no image is shown as {known['why']!r} with the thumbnail {known['thumbnail']!r}")
         return cls(**known)

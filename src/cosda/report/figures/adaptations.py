@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cosda.records.verdict import Counted, Estimate, Said, Verdict
+from cosda.records.verdict import Said, Verdict
 from cosda.report.figures.style import COLOURS, FAINT, Plot, label, rounded, ticks
-from cosda.report.tables.adaptations import CHECK, estimator_names, most_moved
+from cosda.report.tables.adaptations import CHECK, Number, estimator_names, most_moved
 
 BEFORE, AFTER = FAINT, COLOURS[0]
 LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
@@ -15,7 +15,7 @@ LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
 def estimates(verdict: Verdict) -> Plot:
     """The estimated accuracy with its interval, what each estimator says by itself, and what labelled images say."""
     names = ["estimate", *estimator_names(verdict)]
-    sides: list[list[Estimate | Counted | float | None]] = []
+    sides: list[list[Number]] = []
     for said in (verdict.before, verdict.after):
         found = said.estimate if said is not None else None
         sides.append([found, *(None if found is None else found.estimators.get(name) for name in names[1:])])
@@ -40,7 +40,7 @@ def estimates(verdict: Verdict) -> Plot:
     return {"data": traces, "layout": layout}
 
 
-def _dots(title: str, colour: str, values: Sequence[Estimate | Counted | float | None], shift: float) -> Plot:
+def _dots(title: str, colour: str, values: Sequence[Number], shift: float) -> Plot:
     found = [(i, value) for i, value in enumerate(values) if value is not None]
     centres = [value if isinstance(value, float) else value.accuracy for _, value in found]
     spans = [None if isinstance(value, float) else (value.low, value.high) for _, value in found]

@@ -147,16 +147,15 @@ def absolute_scores(run: Run, incoming: Mapping[str, float]) -> dict[str, Plot]:
             found.setdefault(name, {})[record["stage"], record["epoch"]] = value
     plots = {}
     for name, values in found.items():
-        line, traces = _line(time, name, values, COLOURS[0]), []
+        traces = [_line(time, name, values, COLOURS[0])]
         if name in incoming:
-            line["x"], line["y"] = [0, *line["x"]], [rounded(incoming[name]), *line["y"]]
-            traces = [
-                {**_mark([0], [rounded(incoming[name])], "incoming model"), "marker": {"size": 9, "color": FAINT}}
-            ]
-        marks = _marks(time, {step: values.get(step) for step in chosen.items()})
+            before = rounded(incoming[name])
+            traces[0] |= {"x": [0, *traces[0]["x"]], "y": [before, *traces[0]["y"]]}
+            traces.append(_points("incoming model", [(0, before)], {"size": 9, "color": FAINT}))
+        traces.append(_marks(time, {step: values.get(step) for step in chosen.items()}))
         layout = {**time.layout(), "height": 220, "showlegend": False, "shapes": [], "annotations": []}
         layout["margin"] = {"l": 46, "r": 12, "t": 12, "b": 44}
-        plots[name] = {"data": [line, *traces, marks], "layout": layout}
+        plots[name] = {"data": traces, "layout": layout}
     return plots
 
 
@@ -197,11 +196,19 @@ def _line(time: Timeline, name: str, values: Mapping[Step, float | None], colour
 def _marks(time: Timeline, values: Mapping[Step, float | None]) -> Plot:
     places = [(time.steps.index(step) + 1, rounded(value)) for step, value in values.items() if step in time.steps]
     ring = {"size": 14, "symbol": "circle-open", "color": CHOSEN_COLOUR, "line": {"width": 3}}
-    return {**_mark([x for x, _ in places], [y for _, y in places], "chosen epoch"), "marker": ring}
+    return _points("chosen epoch", places, ring)
 
 
-def _mark(x: Sequence[float], y: Sequence[float | None], name: str) -> Plot:
-    return {"type": "scatter", "mode": "markers", "name": name, "x": list(x), "y": list(y), "hoverinfo": "y+name"}
+def _points(name: str, places: Sequence[tuple[int, float | None]], marker: Plot) -> Plot:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [x for x, _ in places],
+        "y": [y for _, y in places],
+        "marker": marker,
+        "hoverinfo": "y+name",
+    }
 
 
 EPOCHS = FigureKind("accuracy and losses of each epoch", epochs)

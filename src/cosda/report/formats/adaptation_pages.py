@@ -21,13 +21,13 @@ from cosda.report.formats.run_pages import (
     settings_of,
     speed,
 )
+from cosda.report.model import wording
 from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.groups import DAMAGED
 from cosda.report.model.numbers import EMPTY
 from cosda.report.model.table import Table
 from cosda.report.tables.adaptations import known_agreement
 from cosda.report.tables.contents import JudgedRun
-from cosda.report.tables.notes import show_p
 from cosda.validators import VALIDATORS
 
 LARGEST = 200_000  # bytes of an image that a page carries; a thumbnail has a few thousand
@@ -105,14 +105,13 @@ def _tiles(verdict: Verdict) -> list[Tile]:
     before, after, check = verdict.before, verdict.after, verdict.check
     tiles = []
     if check is not None:
-        found = f"{check.better} better, {check.worse} worse, {show_p(check.p_value)}"
         text = f"{check.before.accuracy:.0%} → {check.after.accuracy:.0%}"
-        tiles.append(Tile(f"Accuracy on {check.after.images} labelled images", text, found))
+        tiles.append(Tile(f"Accuracy on {check.after.images} labelled images", text, wording.paired(check)))
     estimates = [said.estimate if said else None for said in (before, after)]
     if any(estimates):
         tiles.append(Tile("Estimated accuracy", " → ".join(map(_percent, estimates)), _intervals(estimates)))
     elif before is not None:
-        tiles.append(Tile("Estimated accuracy", EMPTY, "the model has no calibrated profile"))
+        tiles.append(Tile("Estimated accuracy", EMPTY, wording.NO_ESTIMATE))
     if verdict.changed is not None:
         tiles.append(Tile("Images whose class changed", f"{verdict.changed:.0%}", f"of {verdict.images}"))
     if before is not None and after is not None:

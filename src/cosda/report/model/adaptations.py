@@ -76,31 +76,30 @@ def _adaptation(run: Run) -> Adaptation | None:
         return None
     problems: list[str] = []
 
-    def readable(read: Callable[[], T], otherwise: T) -> T:
+    def readable(read: Callable[[], T]) -> T | None:
         try:
             return read()
         except CosdaError as error:
             problems.append(str(error).removeprefix(f"{run.path}{os.sep}"))
-        return otherwise
+        return None
 
-    verdict = readable(lambda: read_verdict(run.path), None)
+    verdict = readable(lambda: read_verdict(run.path))
     if verdict is None and not problems:
         return None
-    images = readable(lambda: read_images(run.path), ())
-    lineage = readable(lambda: _lineage(run, verdict), ())
-    return Adaptation(run, verdict, images, lineage or (_this_step(run, verdict, ""),), tuple(problems))
+    images = readable(lambda: read_images(run.path)) or ()
+    lineage = readable(lambda: _lineage(run, verdict)) or (_this_step(run, verdict, ""),)
+    return Adaptation(run, verdict, images, lineage, tuple(problems))
 
 
 def _lineage(run: Run, verdict: Verdict | None) -> tuple[Step, ...]:
     """Of the model that the run made; where it made none, of the one that it began with, and this run."""
-    last = len(run.domains) - 1
-    for stage in (last, 0):
+    for stage in (len(run.domains) - 1, 0):
         path = run.path / "models" / f"stage-{stage}" / "model.json"
         try:
             if path.is_file():
                 steps = [_step(entry) for entry in json.loads(path.read_bytes())["lineage"]]
-                *earlier, date = (*steps[:-1], steps[-1].date) if stage and steps else (*steps, "")
-                return (*earlier, _this_step(run, verdict, date))
+                date = steps.pop().date if stage else ""
+                return (*steps, _this_step(run, verdict, date))
         except (*DAMAGED, OSError) as error:
             raise CosdaError(f"{path} is damaged: {error!r}.") from None
     return ()
@@ -115,7 +114,8 @@ def _step(entry: Mapping[str, Any]) -> Step:
     """A step as a model's description has it; one without a name says what the model was made of."""
     date = str(entry.get("date") or "")
     if "step" not in entry:
-        return Step(*map(str, next(((made, how) for how, made in entry.items()), ("a model", ""))), date)
+        how, name = next(iter(entry.items()), ("", "a model"))
+        return Step(str(name), str(how), date)
     name = str(entry.get("domain") or entry.get("method") or entry["step"])
     if entry["step"] != "adapt":
         return Step(name, STEPS.get(entry["step"], str(entry["step"])), date)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cosda.metrics import MEASURES
-from cosda.records.verdict import JudgedImage, Verdict
+from cosda.records.verdict import Checked, JudgedImage, Verdict
 from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.groups import Section
+from cosda.report.model.numbers import show_p
 from cosda.validators import VALIDATORS
 
 HOW_TO_READ = (
@@ -26,6 +27,7 @@ OF_ADAPTATIONS = {
     "Check": "Accuracy on labelled images that somebody gave, with its interval (Clopper and Pearson, 95 %), and the "
     "exact paired test: how likely such a difference is by chance.",
 }
+NO_ESTIMATE = "the model has no calibrated profile"
 OF_IMAGES = ("image", "why", "before", "after")
 OF_NUMBERS = "Accuracies, confidence and agreement are in percent, changes in percentage points."
 
@@ -71,14 +73,19 @@ def facts(section: Section) -> list[str]:
 def decided(verdict: Verdict) -> str:
     """What a verdict rests on."""
     return {
-        "estimates": "decided by what can be estimated without labels",
-        "check": "decided by the labelled images of the check",
-        "guard": "decided by the guard, which watches the training",
+        "estimates": "decided by estimates without labels",
+        "check": "decided by the labelled images",
+        "guard": "decided by the guard of the training",
     }[verdict.decided_by]
 
 
+def paired(check: Checked) -> str:
+    """What became of the images of a check."""
+    return f"{check.better} better, {check.worse} worse, {show_p(check.p_value)}"
+
+
 def judgement(adaptation: Adaptation) -> list[str]:
-    """What is known of an adaptation, one fact a line: why the verdict is what it is, and where the model comes from."""
+    """What is known of an adaptation, one fact a line: why the verdict is so, and where the model comes from."""
     verdict, facts = adaptation.verdict, [*adaptation.problems]
     if verdict is not None:
         facts += [*verdict.reasons, f"{decided(verdict).capitalize()}.", next_step(verdict)]

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cosda.records.verdict import Counted, Estimate, Said, Verdict
+from cosda.report.model import wording
 from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.table import Cell, Column, Row, Table
 
 MOST_CLASSES = 40  # of more, those whose images change most are shown
-Interval = Estimate | Counted | None
+Number = Estimate | Counted | float | None
 UNREAD, NOT_COMPARED = "the verdict cannot be read", "training was stopped before there was anything to compare"
-NO_ESTIMATE, NO_INTERVAL = "the model has no calibrated profile", "it gives no interval"
+NO_INTERVAL = "it gives no interval"
 NOT_ASKED, NOTHING_KNOWN = "no labelled images were given", "no earlier domain has a profile"
 CHECK = "labelled images"
 
@@ -53,7 +54,7 @@ def _overview(adaptation: Adaptation) -> list[Cell]:
     known, check = known_agreement(verdict), verdict.check
     checked = (None, None) if check is None else (check.before.accuracy, check.after.accuracy)
     numbers = [
-        *((value, NO_ESTIMATE) for value in (*estimates, change_of(*estimates))),
+        *((value, wording.NO_ESTIMATE) for value in (*estimates, change_of(*estimates))),
         (verdict.changed, NOT_COMPARED),
         (min(known.values()) if known else None, NOTHING_KNOWN),
         *((value, NOT_ASKED) for value in checked),
@@ -80,29 +81,35 @@ def _before_and_after(adaptation: Adaptation, verdict: Verdict) -> Table:
         _column("to", "after_high"),
         _column("change", "change", signed=True),
     ]
-    rows: list[Row] = []
-
-    def add(name: str, before: float | None, after: float | None, found: Sequence[Interval], reason: str) -> None:
-        low = [(None, None) if one is None else (one.low, one.high) for one in found] or [(None, None)] * 2
-        values = (before, *low[0], after, *low[1], change_of(before, after))
-        reasons = [reason, *[NO_INTERVAL] * 2] * 2 + [reason]
-        cells = (_cell(adaptation, value, why) for value, why in zip(values, reasons, strict=True))
-        rows.append(Row(name, tuple(cells)))
-
-    estimates = [said.estimate if said else None for said in (verdict.before, verdict.after)]
-    reason = NOT_COMPARED if verdict.before is None else NO_ESTIMATE
-    add("estimated accuracy", *(one and one.accuracy for one in estimates), estimates, reason)
-    for name in estimator_names(verdict):
-        add(f"by {name}", *(one and one.estimators.get(name) for one in estimates), (), reason)
+    sides = (verdict.before, verdict.after)
+    found = [said.estimate if said is not None else None for said in sides]
+    reason = NOT_COMPARED if verdict.before is None else wording.NO_ESTIMATE
+    rows = [_sides(adaptation, "estimated accuracy", found, reason)]
+    rows += [
+        _sides(adaptation, f"by {name}", [one and one.estimators.get(name) for one in found], reason)
+        for name in estimator_names(verdict)
+    ]
     if verdict.check is not None:
         counted = (verdict.check.before, verdict.check.after)
-        add(f"measured on {CHECK}", *(one.accuracy for one in counted), counted, NOT_ASKED)
-    add("mean confidence", *(said and said.confidence for said in (verdict.before, verdict.after)), (), NOT_COMPARED)
+        rows.append(_sides(adaptation, f"measured on {CHECK}", counted, NOT_ASKED))
+    sure = [said.confidence if said is not None else None for said in sides]
+    rows.append(_sides(adaptation, "mean confidence", sure, NOT_COMPARED))
     table = _table(adaptation, "verdict", "Before and after in numbers", columns, rows)
-    notes = ("From and to: the interval of an estimate holds in nine of ten cases.",)
+    notes: tuple[str, ...] = ("From and to: the interval of an estimate holds in nine of ten cases.",)
     if verdict.check is not None:
-        notes = (f"{notes[0]} That of the measured accuracy is exact (Clopper and Pearson, 95 %).",)
+        exact = "The interval of the measured accuracy is exact (Clopper and Pearson, 95 %)."
+        notes = (*notes, f"{verdict.check.after.images} {CHECK}: {wording.paired(verdict.check)}. {exact}")
     return replace(table, row_title="measure", notes=notes)
+
+
+def _sides(adaptation: Adaptation, name: str, found: Sequence[Number], reason: str) -> Row:
+    """A number before and after, each with its interval where it has one, and the change."""
+    numbers: list[tuple[float | None, str]] = []
+    for one in found:
+        centre, low, high = (one, None, None) if isinstance(one, float | None) else (one.accuracy, one.low, one.high)
+        numbers += [(centre, reason), (low, NO_INTERVAL), (high, NO_INTERVAL)]
+    numbers.append((change_of(numbers[0][0], numbers[3][0]), reason))
+    return Row(name, tuple(_cell(adaptation, value, why) for value, why in numbers))
 
 
 def estimator_names(verdict: Verdict) -> list[str]:
