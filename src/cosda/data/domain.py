@@ -145,6 +145,9 @@ class Benchmark:
     headline: Headline = "top1"
     notes: tuple[str, ...] = field(default=())
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", as_text(self.name))  # as that of a domain
+
     def __iter__(self) -> Iterator[Domain]:
         return iter(self.domains.values())
 
