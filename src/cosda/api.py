@@ -43,7 +43,7 @@ from cosda.run.chain import carried_path, execute
 from cosda.run.evaluate import EVALUATION_BATCH, confusion, counts, outputs, predicted_classes, told
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
-from cosda.run.prepare import main_watcher, prepare, readable
+from cosda.run.prepare import check_input, main_watcher, prepare, readable
 from cosda.run.profile import Look
 from cosda.run.source import is_trained, source_model, source_run
 from cosda.watch import Watcher
@@ -155,7 +155,7 @@ def adapt_request(
         )
     if domain is None:
         model.network.for_domain(None)  # an error for a model with masks
-    target = load_domain(data, labels=False)
+    target = load_domain(data, labels=False, follow_links=machine.follow_links)
     name = domain or target.name
     target = replace(target, name="target" if name == "source" else name)
     chain = Benchmark("own", {target.name: target}, model.classes)
@@ -231,7 +231,8 @@ def run_request(
     watcher: Watcher | None = None,
 ) -> Run:
     """`run_chain` for a request that is made already."""
-    benchmark, machine = _benchmark(data), machine or Machine()
+    machine = machine or Machine()
+    benchmark = _benchmark(data, machine)
     plan = make_plan(benchmark, request, machine.cache_folder)
     chosen = {name: benchmark[name] for name in plan.data.domains}
     return execute(plan, chosen, Path(out), machine, watcher, request.model)
@@ -285,7 +286,8 @@ def train_request(
     watcher: Watcher | None = None,
 ) -> Result:
     """`train_source` for a request that is made already; its one domain is the source."""
-    benchmark, machine, watcher = _benchmark(data), machine or Machine(), main_watcher(watcher)
+    machine, watcher = machine or Machine(), main_watcher(watcher)
+    benchmark = _benchmark(data, machine)
     plan = resolve(Data.of(benchmark, request.domains, machine.cache_folder), request)
     with prepare(plan, {plan.source: benchmark[plan.source]}, machine, watcher) as prepared:
         prepared.announce(not is_trained(plan, Path(out)))
@@ -339,7 +341,8 @@ def _answered(
     experts_in_memory: int | None = None,
 ) -> _Answered:
     network = answering(model.network, domain, experts_in_memory)
-    measured = load_domain(data, model.classes)
+    machine = machine or Machine()
+    measured = load_domain(data, model.classes, follow_links=machine.follow_links)
     if measured.labels is None:
         raise CosdaError(
             f"{measured.name} has no labels to compare with: images must lie in one folder per class, "
@@ -389,7 +392,8 @@ def predict(
     network = answering(model.network, domain, experts_in_memory)
     if explain:
         routes(network)  # an error before any work
-    images = load_domain(data, labels=False)
+    machine = machine or Machine()
+    images = load_domain(data, labels=False, follow_links=machine.follow_links)
     images = replace(images, test=everything(len(images)))
     names = images.names
     with _opened(model, network, images, machine, watcher) as (loader, packed):
@@ -496,7 +500,9 @@ def profile(
     bank = model.network if isinstance(model.network, DomainBank) else DomainBank(network, (), freeze_encoder)
     if freeze_encoder and not bank.late:
         raise CosdaError("the experts of this bank have encoders of their own. Leave --freeze-encoder out.")
-    images = load_domain(data, model.classes) if labelled else load_domain(data, labels=False)
+    machine = machine or Machine()
+    classes = model.classes if labelled else None
+    images = load_domain(data, classes, labels=labelled, follow_links=machine.follow_links)
     if labelled and images.labels is None:
         raise CosdaError(f"{images.name} has no labels: its images must lie in one folder per class.")
     had = network.profile
@@ -560,12 +566,12 @@ def _opened(
     model: Model,
     network: Network,
     domain: Domain,
-    machine: Machine | None,
+    machine: Machine,
     watcher: Watcher | None,
     split: str = "test",
 ) -> Iterator[tuple[Loader, Packed]]:
     """A loader of a split of the domain for a network of a model, which is put on the device."""
-    machine = machine or Machine()
+    check_input(model, domain)
     with machine.open() as device:
         to_device(network, device)
         packed = readable(domain, model.preprocessing.size, machine, main_watcher(watcher))
@@ -576,5 +582,5 @@ def _model(model: Model | str | Path) -> Model:
     return model if isinstance(model, Model) else load(model)
 
 
-def _benchmark(data: str | Path | Benchmark) -> Benchmark:
-    return data if isinstance(data, Benchmark) else load_benchmark(data)
+def _benchmark(data: str | Path | Benchmark, machine: Machine) -> Benchmark:
+    return data if isinstance(data, Benchmark) else load_benchmark(data, follow_links=machine.follow_links)

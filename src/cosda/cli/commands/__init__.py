@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from cosda.cli.commands.adapt import adapt
 from cosda.cli.commands.bench import bench
+from cosda.cli.commands.cache import cache
 from cosda.cli.commands.compare import compare
 from cosda.cli.commands.demo import demo
 from cosda.cli.commands.diff import diff
@@ -40,4 +41,5 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     report,
     compare,
     methods,
+    cache,
 )
