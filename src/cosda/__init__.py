@@ -13,13 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosda.api import Check, Evaluation, Result, adapt, evaluate, predict, profile, run_chain, train_source
+    from cosda.api import Check, Evaluation, Result, adapt, evaluate, monitor, predict, profile, run_chain, train_source
     from cosda.config.request import Options
     from cosda.data.benchmarks import load as load_benchmark
     from cosda.data.domain import Benchmark, Domain, Files, Images, Items
     from cosda.data.inputs import load_domain
     from cosda.data.torch_dataset import Indexable
     from cosda.errors import CosdaError
+    from cosda.judge.monitor import Drift
     from cosda.methods import METHODS
     from cosda.methods.base import Group, Method, Progress, TargetImages
     from cosda.models.architecture import Architecture
@@ -50,6 +51,7 @@ _PLACES = {
     "CosdaError": "cosda.errors",
     "Domain": "cosda.data.domain",
     "DomainProfile": "cosda.models.profile",
+    "Drift": "cosda.judge.monitor",
     "Evaluation": "cosda.api",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
@@ -78,6 +80,7 @@ _PLACES = {
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.inputs",
+    "monitor": "cosda.api",
     "predict": "cosda.api",
     "profile": "cosda.api",
     "run_chain": "cosda.api",
@@ -97,6 +100,7 @@ __all__ = [
     "CosdaError",
     "Domain",
     "DomainProfile",
+    "Drift",
     "Evaluation",
     "Files",
     "Group",
@@ -125,6 +129,7 @@ __all__ = [
     "load",
     "load_benchmark",
     "load_domain",
+    "monitor",
     "predict",
     "profile",
     "run_chain",

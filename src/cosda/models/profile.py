@@ -1,16 +1,17 @@
 """What is kept of a domain once its images are gone: averages over all of them, in a few thousand numbers.
 
 A profile tells what the images of a domain look like to a network (mean and covariance of their routing statistics, see
-`router`), and what the network said of them (how many images of each class, how confident). It holds no image and no
-label, and none is made of fewer than `FEWEST` images, so that no single one shows in it.
+`router`), and what the network said of them (how many images of each class, how confident). Means over small groups of
+its images tell later whether new images are of this domain (`cosda.judge.drift`). It holds no image and no label, and
+none is made of fewer than `FEWEST` images, so that no single one shows in it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,9 +19,11 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
+from torch.nn import functional as F
 
 from cosda.errors import CosdaError
 from cosda.models.calibration import Calibration
+from cosda.randomness import stream
 
 FORMAT = 1
 FEWEST = 20  # images
@@ -28,6 +31,10 @@ FOLDS = 5  # of cross-fitting: each image is judged by a profile that was made w
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 LEFT = 0.1  # of a variance that is left at least when what lies between images is taken off
 CONFIDENCES = 20  # bins from 0 to 1
+PLACES = ("early", "features", "predictions")  # of a network, where new images are compared with known ones
+GROUPS = 25  # of `FEWEST` images each, at most, at each place: with twice as many no more shifts are found
+
+_GROUPS = "groups."  # and the place: names of tensors in a profile's file
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +52,7 @@ class DomainProfile:
     late: bool = False  # whether the statistics are features at the encoder's end
     full: bool = False  # whether images were looked at in full size, and large ones not halved
     calibration: Calibration | None = None  # of the network, on labelled images of the domain; few have one
+    groups: Mapping[str, Tensor] = field(default_factory=dict)  # place -> (G, d), see `group_means`
 
     @property
     def limit(self) -> float | None:
@@ -67,10 +75,8 @@ class DomainProfile:
 
     def told(self, probabilities: Tensor) -> DomainProfile:
         """The same with what a network said of the domain's images: probabilities (N, C)."""
-        confidence, predicted = probabilities.double().cpu().max(dim=1)
-        bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
-        classes = torch.bincount(predicted, minlength=probabilities.shape[1])
-        return replace(self, classes=classes, confidences=torch.bincount(bins, minlength=CONFIDENCES))
+        predicted, confident = counted(probabilities)
+        return replace(self, classes=predicted.sum(dim=0), confidences=confident.sum(dim=0))
 
     def to_bytes(self) -> bytes:
         """The content of its file; equal profiles give equal bytes."""
@@ -81,6 +87,7 @@ class DomainProfile:
         tensors |= {
             key: value.long() for key in ("classes", "confidences") if (value := getattr(self, key)) is not None
         }
+        tensors |= {_GROUPS + place: means.float() for place, means in self.groups.items()}
         facts = {
             "format": FORMAT,
             **{key: getattr(self, key) for key in ("name", "images", "temperature", "late", "full")},
@@ -116,6 +123,7 @@ class DomainProfile:
             late=facts["late"],
             full=facts["full"],
             calibration=Calibration.from_json(facts.get("calibration")),
+            groups={place: tensors[_GROUPS + place] for place in PLACES if _GROUPS + place in tensors},
         )
 
     @property
@@ -136,7 +144,21 @@ def make_profile(name: str, statistics: Tensor, late: bool = False) -> DomainPro
     for fold, profile in crossfitted(name, statistics):
         apart[fold] = profile.distance(statistics[fold])
     limits = apart.quantile(torch.tensor(QUANTILES, dtype=torch.float64))
-    return replace(_bare(name, statistics), distances=limits, late=late)
+    return replace(_bare(name, statistics), distances=limits, late=late, groups={"early": group_means(statistics)})
+
+
+def group_means(values: Tensor) -> Tensor:
+    """Means (G, d) of values (N, d) over groups of `FEWEST` images, put together at random; the rest is left out."""
+    count = min(len(values) // FEWEST, GROUPS)
+    chosen = torch.randperm(len(values), generator=stream(len(values), "groups"))[: count * FEWEST]
+    return values.double().cpu()[chosen].unflatten(0, (count, FEWEST)).mean(dim=1).float()
+
+
+def counted(probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """For each image a one at its predicted class (N, C), and at the bin of its confidence (N, 20)."""
+    confidence, predicted = probabilities.double().cpu().max(dim=1)
+    bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
+    return F.one_hot(predicted, probabilities.shape[1]), F.one_hot(bins, CONFIDENCES)
 
 
 def check_enough(name: str, images: int) -> None:
