@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
     from cosda.records.run import RoutedImages, Run, find_runs
+    from cosda.records.verdict import Checked, Counted, Estimate, Said, Verdict
     from cosda.report import write_report
     from cosda.run.machine import Machine
     from cosda.run.predictions import Prediction, Route
@@ -48,10 +49,13 @@ _PLACES = {
     "Benchmark": "cosda.data.domain",
     "Calibration": "cosda.models.calibration",
     "Check": "cosda.api",
+    "Checked": "cosda.records.verdict",
+    "Counted": "cosda.records.verdict",
     "CosdaError": "cosda.errors",
     "Domain": "cosda.data.domain",
     "DomainProfile": "cosda.models.profile",
     "Drift": "cosda.judge.monitor",
+    "Estimate": "cosda.records.verdict",
     "Evaluation": "cosda.api",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
@@ -72,7 +76,9 @@ _PLACES = {
     "Route": "cosda.run.predictions",
     "RoutedImages": "cosda.records.run",
     "Run": "cosda.records.run",
+    "Said": "cosda.records.verdict",
     "TargetImages": "cosda.methods.base",
+    "Verdict": "cosda.records.verdict",
     "Watcher": "cosda.watch",
     "adapt": "cosda.api",
     "evaluate": "cosda.api",
@@ -97,10 +103,13 @@ __all__ = [
     "Benchmark",
     "Calibration",
     "Check",
+    "Checked",
     "CosdaError",
+    "Counted",
     "Domain",
     "DomainProfile",
     "Drift",
+    "Estimate",
     "Evaluation",
     "Files",
     "Group",
@@ -121,7 +130,9 @@ __all__ = [
     "Route",
     "RoutedImages",
     "Run",
+    "Said",
     "TargetImages",
+    "Verdict",
     "Watcher",
     "adapt",
     "evaluate",

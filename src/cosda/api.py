@@ -10,7 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from cosda import metrics
 from cosda.config.plan import Plan
@@ -23,15 +25,18 @@ from cosda.data.inputs import DataLike, load_domain
 from cosda.data.loader import Loader, open_loader
 from cosda.distributed import env
 from cosda.errors import CosdaError
+from cosda.judge.check import compare
 from cosda.judge.monitor import LEAST_ALPHA, Drift, watch
+from cosda.judge.verdict import Judging, record_check
 from cosda.models.artifact import Model, load, load_like
 from cosda.models.calibration import calibrate
 from cosda.models.experts import DomainBank
 from cosda.models.network import Network, to_device
 from cosda.records.run import Run
+from cosda.records.verdict import Verdict, read_verdict
 from cosda.run.answers import answering, answers, routes
 from cosda.run.chain import carried_path, execute
-from cosda.run.evaluate import EVALUATION_BATCH, measure, outputs, told
+from cosda.run.evaluate import EVALUATION_BATCH, confusion, counts, outputs, predicted_classes, told
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
 from cosda.run.prepare import main_watcher, prepare, readable
@@ -80,11 +85,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """A model and the run that made it: an adaptation, or the training of a source model."""
+    """A model and the run that made it: an adaptation with its verdict, or the training of a source model."""
 
     model: Model
     run: Run
     check: Check | None = field(default=None, compare=False)
+    verdict: Verdict | None = field(default=None, compare=False)
 
 
 def adapt(
@@ -108,7 +114,8 @@ def adapt(
         domain: another name for the domain than that of its data. A model with masks needs it, since this name chooses
             the mask; a name that is new to the model gets a new mask. With ``carry="bank"`` it names the expert; one
             that is there is adapted once more.
-        check: labelled images on which the model is measured before and after; they decide nothing.
+        check: labelled images on which the model is measured before and after. They decide the verdict, and nothing of
+            the training.
         out: where the run folder is kept, so that a call that was interrupted goes on; without it, it is temporary.
         machine: device, threads, cache.
         watcher: is told what happens.
@@ -119,7 +126,8 @@ def adapt(
 
     Example:
         >>> result = cosda.adapt("source-model", "photos/new-site", method="aad", carry="bank", epochs=5)
-        >>> result.model.save("adapted-model")
+        >>> if result.verdict.verdict != "rejected":
+        ...     result.model.save("adapted-model")
     """
     request = Request.of(method, model=_model(model), **options)
     return adapt_request(request, data, domain, check, out, machine, watcher)
@@ -149,15 +157,20 @@ def adapt_request(
     chain = Benchmark("own", {target.name: target}, model.classes)
     facts = replace(Data.of(chain, cache=machine.cache_folder), domains=("source", target.name))
     plan = resolve(replace(facts, source_fingerprint="", input_width=None), request)
-    told = domain if model.network.needs_domain else None  # a bank is measured as it will be used
-    before = evaluate(model, check, domain=told, machine=machine, watcher=watcher) if check is not None else None
+    known = domain if model.network.needs_domain else None  # a bank is measured as it will be used
+    before = _answered(model, check, known, machine, watcher) if check is not None else None
     with _folder(out) as folder:
-        run = execute(plan, {target.name: target}, folder, machine, watcher, model)
-        result = Result(load_like(carried_path(run), model), run)
-    if before is None or check is None:
-        return result
-    after = evaluate(result.model, check, domain=told, machine=machine, watcher=watcher)
-    return replace(result, check=Check(before, after))
+        run = execute(plan, {target.name: target}, folder, machine, watcher, model, Judging(target))
+        adapted = load_like(carried_path(run), model)
+        checked = None
+        if before is not None and check is not None:
+            after = _answered(adapted, check, known, machine, watcher)
+            checked = Check(before.evaluation, after.evaluation)
+            record_check(run.path, compare(before.correct, after.correct))
+        verdict = read_verdict(run.path)
+    if verdict is not None:
+        adapted.lineage[-1] |= {"from": str(model.origin) if model.origin else None, "verdict": verdict.short}
+    return Result(adapted, run, checked, verdict)
 
 
 @contextmanager
@@ -302,7 +315,25 @@ def evaluate(
     Example:
         >>> cosda.evaluate("adapted-model", "office31/webcam").top1
     """
-    model = _model(model)
+    return _answered(_model(model), data, domain, machine, watcher, experts_in_memory).evaluation
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """A model's answers on the labelled images of a domain."""
+
+    evaluation: Evaluation
+    correct: NDArray[np.bool_]  # (N,)
+
+
+def _answered(
+    model: Model,
+    data: DataLike,
+    domain: str | None,
+    machine: Machine | None,
+    watcher: Watcher | None,
+    experts_in_memory: int | None = None,
+) -> _Answered:
     network = answering(model.network, domain, experts_in_memory)
     measured = load_domain(data, model.classes)
     if measured.labels is None:
@@ -313,8 +344,10 @@ def evaluate(
     with _opened(model, network, measured, machine, watcher) as (loader, packed):
         assert packed.domain.labels is not None
         labels = packed.domain.labels[packed.domain.test]
-        images, correct = measure(network, loader, labels, len(model.classes))
-    return Evaluation(domain or measured.name, model.classes, images, correct, dict(packed.skipped))
+        predicted = predicted_classes(network, loader)
+    images, correct = counts(confusion(predicted, labels, len(model.classes)))
+    evaluation = Evaluation(domain or measured.name, model.classes, images, correct, dict(packed.skipped))
+    return _Answered(evaluation, predicted == labels)
 
 
 def predict(

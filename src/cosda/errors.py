@@ -10,6 +10,10 @@ class CosdaError(Exception):
     """Wrong input or an impossible request; the command line prints it and exits with code 2."""
 
 
+class Diverged(CosdaError):
+    """Training went so wrong that its numbers mean nothing any more."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known word closest to ``word``, or an empty string."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)

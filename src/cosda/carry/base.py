@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -133,9 +133,11 @@ class CarryRule:
         from cosda.models.profile import FEWEST
         from cosda.models.router import Gauge
 
-        # The profile that it had is of a network that is gone.
-        gauge = Gauge(student.encoder, target.frozen)
-        whole.profile = target.profile(gauge, student) if len(target) >= FEWEST else None
+        # The profile that it had is of a network that is gone. How far its probabilities could be believed is still the
+        # best guess of that.
+        gauge, had = Gauge(student.encoder, target.frozen), whole.profile
+        made = target.profile(gauge, student) if len(target) >= FEWEST else None
+        whole.profile = replace(made, calibration=had.calibration) if made and had else made
         return whole
 
 

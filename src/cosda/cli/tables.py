@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cosda.api import Check, Evaluation
+    from cosda.judge.monitor import Drift
     from cosda.models.contents import Contents, HeldDomain
     from cosda.report.compare.comparison import Comparison
     from cosda.report.model.groups import Section
@@ -126,6 +127,33 @@ def print_check(check: Check) -> None:
     before, after = check.before, check.after
     images = sum(after.images)
     print(f"{after.domain}: accuracy {before.top1:.1%} before, {after.top1:.1%} after, on {images} labelled images")
+
+
+def print_drifts(found: Sequence[Drift]) -> None:
+    """For each folder what a model makes of its images, and what to do."""
+    print_rows([_drift_row(one) for one in found], wrapped="images")
+    for one in found:
+        answer = {True: "yes", False: "no", None: "cannot be told"}[one.adapt]
+        left_out = f" ({len(one.skipped)} could not be read)" if one.skipped else ""
+        _console().print(f"{one.images}: adapt now? {answer}: {one.reason}{left_out}", markup=False)
+
+
+def _drift_row(drift: Drift) -> dict[str, Any]:
+    share = sum(drift.shares[name] for name in drift.domains)
+    return {
+        "images": drift.images,
+        "number": drift.count,
+        "most like": f"{' + '.join(drift.domains)} {share:.0%}",
+        "unlike all": f"{drift.unlike:.0%}",
+        **{place: _p_value(value) for place, value in drift.places.items()},
+        "p-value": _p_value(drift.p_value),
+        "accuracy": "–" if drift.estimate is None else f"~ {drift.estimate.text}",
+        "adapt now?": {True: "yes", False: "no", None: "–"}[drift.adapt],
+    }
+
+
+def _p_value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
 
 
 def print_model(contents: Contents) -> None:

@@ -12,6 +12,10 @@ from torch import Tensor
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.judge.drift import PValues, Seen, compare, corrected, fewest
+from cosda.judge.evidence import distance
+from cosda.judge.fitted import fitted
+from cosda.judge.looking import look
+from cosda.judge.verdict import gathered
 from cosda.models.experts import DomainBank, Routing
 from cosda.models.network import Network
 from cosda.models.profile import FEWEST, GROUPS, PLACES
@@ -32,7 +36,7 @@ class Drift:
 
     images: str  # where they lie, or what their domain is called
     count: int  # how many were looked at
-    domain: str  # the known domain that they look most like; several with ' + ' between them where they are a mixture
+    domains: tuple[str, ...]  # the known domain that they look most like; several where they are a mixture
     shares: Mapping[str, float]  # known domain -> the router's mean posterior
     unlike: float  # share of the images that resemble no known domain
     places: Mapping[str, float | None]  # early, features, predictions -> p-value; None where there is nothing to compare
@@ -87,18 +91,28 @@ def watch(network: Network, images: Loader, name: str, alpha: float) -> Drift:
     drift = Drift(
         images=name,
         count=len(images),
-        domain=" + ".join(best.domains) if best else nearest,
+        domains=best.domains if best else (nearest,),
         shares=shares,
         unlike=float(routing.unknown.double().mean()),
         places={place: best.places.get(place) if best else None for place in PLACES},
         p_value=best.p_value if best else None,
         alpha=alpha,
-        estimate=None,
+        estimate=_estimate(bank, network, images),
         adapt=None,
         reason="",
     )
     adapt, reason = _advice(bank, drift)
     return replace(drift, adapt=adapt, reason=reason)
+
+
+def _estimate(bank: DomainBank, network: Network, images: Loader) -> Estimate | None:
+    """The accuracy of the network on the images, where its probabilities were once compared with labels."""
+    own = bank.base.profile
+    if own is None or own.calibration is None:
+        return None
+    answers = look(told(network, own.name), images)
+    far = distance(network, images, own.late)
+    return fitted().accuracy(gathered(answers, answers, own.calibration, far, {}), "before")
 
 
 def _as_bank(network: Network) -> DomainBank:
@@ -154,11 +168,11 @@ def _advice(bank: DomainBank, drift: Drift) -> tuple[bool | None, str]:
     if drift.known is None:
         return None, _what_is_missing(bank, drift)
     if drift.known:
-        if drift.domain == own:
+        if drift.domains == (own,):
             return False, f"they look like {own}, which the model was trained on"
-        if drift.domain in bank.known:
-            return False, f"they look like {drift.domain}, which has an expert already"
-        return False, f"they look like a mixture of {drift.domain}; each image finds its expert"
+        if len(drift.domains) == 1:
+            return False, f"they look like {drift.domains[0]}, which has an expert already"
+        return False, f"they look like a mixture of {' and '.join(drift.domains)}; each image finds its expert"
     places = [place for place, value in drift.places.items() if value is not None and value <= drift.alpha]
     reason = f"they differ from {' and '.join(bank.known)} ({', '.join(places)})"
     reason += f"; {drift.unlike:.0%} of them resemble no known domain"
@@ -173,11 +187,12 @@ def _advice(bank: DomainBank, drift: Drift) -> tuple[bool | None, str]:
 
 def _what_is_missing(bank: DomainBank, drift: Drift) -> str:
     """Why nothing can be said of images that look most like some domain."""
-    profile = next((one for one in bank.profiles if one.name == drift.domain), None)
+    [domain] = drift.domains
+    profile = next((one for one in bank.profiles if one.name == domain), None)
     if profile is None or not profile.groups:
         lacks = "has no profile" if profile is None else "has a profile without groups of images"
-        return f"{drift.domain} {lacks}: 'cosda profile MODEL FOLDER' makes one"
+        return f"{domain} {lacks}: 'cosda profile MODEL FOLDER' makes one"
     needed = fewest(profile, drift.alpha)
     if needed is None:
-        return f"the profile of {drift.domain} was made of {profile.images} images; it needs {2 * FEWEST} or more"
+        return f"the profile of {domain} was made of {profile.images} images; it needs {2 * FEWEST} or more"
     return f"too few images: {drift.count} of them, and {needed} are needed"

@@ -19,7 +19,6 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from torch.nn import functional as F
 
 from cosda.errors import CosdaError
 from cosda.models.calibration import Calibration
@@ -75,8 +74,9 @@ class DomainProfile:
 
     def told(self, probabilities: Tensor) -> DomainProfile:
         """The same with what a network said of the domain's images: probabilities (N, C)."""
-        predicted, confident = counted(probabilities)
-        return replace(self, classes=predicted.sum(dim=0), confidences=confident.sum(dim=0))
+        confidence, predicted = probabilities.double().cpu().max(dim=1)
+        classes = torch.bincount(predicted, minlength=probabilities.shape[1])
+        return replace(self, classes=classes, confidences=binned(confidence))
 
     def to_bytes(self) -> bytes:
         """The content of its file; equal profiles give equal bytes."""
@@ -132,6 +132,16 @@ class DomainProfile:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
 
+def binned(confidence: Tensor) -> Tensor:
+    """How many images (20,) have a probability (N,) of their class in each of 20 bins from 0 to 1."""
+    return torch.bincount(bin_of(confidence), minlength=CONFIDENCES)
+
+
+def bin_of(confidence: Tensor) -> Tensor:
+    """The bin (N,) of each probability."""
+    return (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
+
+
 def make_profile(name: str, statistics: Tensor, late: bool = False) -> DomainProfile:
     """The profile of a domain, from the routing statistics (N, D) of its images.
 
@@ -152,13 +162,6 @@ def group_means(values: Tensor) -> Tensor:
     count = min(len(values) // FEWEST, GROUPS)
     chosen = torch.randperm(len(values), generator=stream(len(values), "groups"))[: count * FEWEST]
     return values.double().cpu()[chosen].unflatten(0, (count, FEWEST)).mean(dim=1).float()
-
-
-def counted(probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """For each image a one at its predicted class (N, C), and at the bin of its confidence (N, 20)."""
-    confidence, predicted = probabilities.double().cpu().max(dim=1)
-    bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
-    return F.one_hot(predicted, probabilities.shape[1]), F.one_hot(bins, CONFIDENCES)
 
 
 def check_enough(name: str, images: int) -> None:

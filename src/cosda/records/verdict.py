@@ -92,6 +92,21 @@ class Verdict:
     # in for those of the domains that were known before.
     agreement: Mapping[str, float] = field(default_factory=dict)
     check: Checked | None = None
+    risk: float | None = None  # how likely more than two points were lost, on the new domain or on what was known
+    evidence: Mapping[str, float] = field(default_factory=dict)  # the numbers on which risk and estimates rest
+
+    @property
+    def short(self) -> dict[str, Any]:
+        """What the lineage of a model keeps of it."""
+        estimates = {
+            when: said.estimate if said else None for when, said in (("before", self.before), ("after", self.after))
+        }
+        return {
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "decided_by": self.decided_by,
+            **{when: [e.accuracy, e.low, e.high] if e else None for when, e in estimates.items()},
+        }
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -19,6 +19,7 @@ from cosda.records.run import Run, read_run
 from cosda.records.writers import Log
 from cosda.run.checkpoint import Checkpoint
 from cosda.run.environment import write_environment
+from cosda.run.judge import Judge
 from cosda.run.machine import Machine
 from cosda.run.measure import Measurer
 from cosda.run.prepare import Prepared, main_watcher, prepare
@@ -35,11 +36,12 @@ def execute(
     machine: Machine | None = None,
     watcher: Watcher | None = None,
     model: Model | None = None,
+    judge: Judge | None = None,
 ) -> Run:
     """Do a run, or what is left of it; a finished one is only read.
 
     ``model`` is a source model to start from; without it one is trained on the first domain. A domain of the chain
-    that has no data here (the source of a given model) is not measured.
+    that has no data here (the source of a given model) is not measured. A ``judge`` may end a training early.
     """
     machine = machine or Machine()
     machine.join()
@@ -54,11 +56,11 @@ def execute(
                 if model is None:
                     prepared = prepared.with_model(source_model(prepared, runs))
                 with Log(folder, machine.log, watcher):
-                    _adapt(prepared, folder)
+                    _adapt(prepared, folder, judge or Judge())
     return read_run(folder.path)
 
 
-def _adapt(prepared: Prepared, folder: RunFolder) -> None:
+def _adapt(prepared: Prepared, folder: RunFolder, judge: Judge) -> None:
     """All stages, or those that are left."""
     plan = prepared.plan
     measurer = Measurer(prepared, folder)
@@ -73,9 +75,11 @@ def _adapt(prepared: Prepared, folder: RunFolder) -> None:
         prepared = prepared.with_model(_handed_on(folder, first - 1, prepared.model))
     method = plan.make_method()
     for number in range(first, len(plan.data.domains)):
-        stage = Stage(prepared, number, method, folder)
+        unfit = judge.begin(prepared, plan.data.domains[number])
+        stage = Stage(prepared, number, method, folder, judge)
         stage.resume(saved)
         saved = None
+        stage.stopped = stage.stopped or unfit
         stage.train()
         if number == 1:  # the source model's; not at the beginning, so that training begins at once
             stage.measurer.embed(stage.incoming, 0)
@@ -85,6 +89,7 @@ def _adapt(prepared: Prepared, folder: RunFolder) -> None:
         prepared = prepared.with_model(replace(prepared.model, network=whole, lineage=lineage))
         _save(prepared.model, folder, number)
         stage.measure(prepared.network)
+        judge.end(prepared, folder, stage.stopped)
     folder.finish(select=plan.select, stages=len(plan.targets))
 
 

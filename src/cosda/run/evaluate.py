@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cosda.data.domain import Index
 from cosda.data.loader import Loader
-from cosda.errors import CosdaError
+from cosda.errors import Diverged
 from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
 from cosda.types import Output
@@ -34,7 +34,7 @@ def checked(output: Output) -> Output:
     """An output that consists of numbers; anything else is an error."""
     # The loss after the last step would show it, but there is none.
     if not bool(output.logits.isfinite().all()):
-        raise CosdaError("the model became unusable: its predictions are not numbers. Lower the learning rate.")
+        raise Diverged("the model became unusable: its predictions are not numbers. Lower the learning rate.")
     return output
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cosda.data.loader import Loader
 from cosda.models.bn_folding import evaluating
 from cosda.models.network import Network
-from cosda.models.profile import FEWEST, GROUPS, DomainProfile, counted, group_means
+from cosda.models.profile import CONFIDENCES, FEWEST, GROUPS, DomainProfile, bin_of, group_means
 from cosda.models.router import Gauge, new_profile
 from cosda.run.evaluate import outputs, told
 from cosda.run.selector import predict, sample
@@ -66,10 +67,15 @@ class Look:
 
 
 def later_places(network: Network, images: Loader) -> dict[str, Tensor]:
-    """For each image its features (N, d), and its predicted class and confidence (N, C + 20), at the places' names."""
-    seen = [(output.features.cpu(), output.logits.softmax(dim=1)) for _, output in outputs(network, images)]
+    """For each image its features (N, d), and its predicted class and confidence (N, C + 20), at the places' names.
+
+    Class and confidence are ones among zeros: means over images are histograms.
+    """
+    seen = [(output.features.cpu(), output.logits.double().softmax(dim=1).cpu()) for _, output in outputs(network, images)]
     features, probabilities = (torch.cat(part) for part in zip(*seen, strict=True))
-    return {"features": features, "predictions": torch.cat(counted(probabilities), dim=1)}
+    confidence, predicted = probabilities.max(dim=1)
+    classes = F.one_hot(predicted, probabilities.shape[1])
+    return {"features": features, "predictions": torch.cat([classes, F.one_hot(bin_of(confidence), CONFIDENCES)], dim=1)}
 
 
 def routing_statistics(gauge: Gauge, images: Loader) -> Tensor:

@@ -10,12 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from cosda.carry import State
+from cosda.errors import Diverged
 from cosda.methods import Method
 from cosda.models.network import Network
 from cosda.models.statistics import set_statistics, statistics, statistics_lent
 from cosda.records.folder import RunFolder
 from cosda.records.selection import Candidate
 from cosda.run.checkpoint import Checkpoint
+from cosda.run.judge import Judge
 from cosda.run.measure import Confusions, Measurer
 from cosda.run.prepare import Prepared
 from cosda.run.profile import Look
@@ -26,8 +28,13 @@ from cosda.run.train import Epoch, Training
 class Stage:
     """Adapts the network of a prepared run, or an expert of it, to one target."""
 
-    def __init__(self, prepared: Prepared, number: int, method: Method, folder: RunFolder) -> None:
+    def __init__(
+        self, prepared: Prepared, number: int, method: Method, folder: RunFolder, judge: Judge | None = None
+    ) -> None:
         plan = prepared.plan
+        self.judge = judge or Judge()
+        self.stopped: str | None = None  # why training was ended before its last epoch
+        self.diverged = False  # whether that was because its numbers meant nothing any more
         self.plan, self.folder, self.method = plan, folder, method
         self.measurer = Measurer(prepared, folder)
         self.number, self.target = number, plan.data.domains[number]
@@ -69,16 +76,28 @@ class Stage:
             self._save()
             return
         self.training.load_state_dict(saved["training"])
-        self.selector.best, self.along = saved["best"], saved["along"]
+        self.selector.best, self.along, self.stopped = saved["best"], saved["along"], saved["stopped"]
+        self.diverged = saved["diverged"]
 
     def train(self) -> None:
         """Train the epochs that are left; each is measured, scored and recorded."""
-        self.training.run(self._after_epoch)
+        if self.stopped is not None:
+            return
+        try:
+            self.training.run(self._after_epoch)
+        except Diverged as error:
+            if not self.judge.stops:
+                raise
+            self.stopped, self.diverged = str(error), True
+            self._save()
 
     def choose(self) -> tuple[int | None, State]:
         """The epoch that the run's rule prefers, and its model; the last one where the rule kept none."""
-        last = self.settings.epochs - 1 if self.settings.epochs else None
-        best = self.selector.best or {"epoch": last, "model": self._adapted()}
+        if self.diverged:  # there is no model but the one that it began with
+            best: dict[str, Any] = {"epoch": None, "model": self.began}
+        else:
+            last = self.training.epoch - 1 if self.training.epoch else None
+            best = self.selector.best or {"epoch": last, "model": self._adapted()}
         self.folder.append("chosen", stage=self.number, rule=self.plan.select, epoch=best["epoch"])
         return best["epoch"], best["model"]
 
@@ -121,7 +140,7 @@ class Stage:
             with statistics_lent(self.network, self.handed[other]):
                 self.measurer.with_other_statistics(self.network, self.number, other)
 
-    def _after_epoch(self, facts: Epoch) -> None:
+    def _after_epoch(self, facts: Epoch) -> bool:
         self.folder.append_epoch(self.number, facts.recorded, facts.timing)
         predictor = self.method.predictor(self.target)
         with statistics_lent(predictor, self.training.statistics(self.statistics, predictor)):
@@ -132,6 +151,7 @@ class Stage:
         if self.along is not None:
             self.along = self.rule.follow(self.along, self._adapted(), self.settings.epochs)
         self._save()
+        return self.stopped is not None
 
     def _look(self, predictor: Network, epoch: int) -> tuple[Candidate, Confusions]:
         """Measure and score the model of an epoch."""
@@ -143,6 +163,9 @@ class Stage:
             source = self.plan.source
             found[source] = self.measurer.confusion(predictor, source)
             self.measurer.record(found[source], self.number, epoch, source)
+        if self.judge.stops:
+            seen = predict(own, self.selector.images) if seen is None else seen
+            self.stopped = self.judge.epoch(seen)
         scores = self.selector.scores(own, seen)
         if scores:
             judged = {"epoch": epoch, "images": len(self.selector.images), "scores": scores}
@@ -151,7 +174,12 @@ class Stage:
 
     def _save(self) -> None:
         self.checkpoint.save(
-            stage=self.number, training=self.training.state_dict(), best=self.selector.best, along=self.along
+            stage=self.number,
+            training=self.training.state_dict(),
+            best=self.selector.best,
+            along=self.along,
+            stopped=self.stopped,
+            diverged=self.diverged,
         )
 
     def _adapted(self) -> dict[str, Any]:

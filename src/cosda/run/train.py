@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cosda.config.schema import AdaptSettings, Optimisation
 from cosda.data.loader import Loader
 from cosda.distributed import collectives
-from cosda.errors import CosdaError
+from cosda.errors import CosdaError, Diverged
 from cosda.methods.base import Group, Method, Progress
 from cosda.models.network import Network
 from cosda.models.statistics import statistics
@@ -82,8 +82,8 @@ class Training:
         self.optimiser = _optimiser(self.groups, self.settings, fused=not half)
         self.merged = MergedStatistics(self.student)
 
-    def run(self, after_epoch: Callable[[Epoch], None]) -> None:
-        """Train the epochs that are left."""
+    def run(self, after_epoch: Callable[[Epoch], bool | None]) -> None:
+        """Train the epochs that are left, or until ``after_epoch`` says that it is enough."""
         self._check_in_step("begin with other weights than each other", "Let all start from one model or seed.")
         if self.epoch:  # done before this process began
             self.watcher.advance(0, images=self.epoch * self.loader.epoch_length)
@@ -91,7 +91,8 @@ class Training:
             facts = self._train_epoch()
             self.epoch += 1
             self._check_in_step(f"have come apart in epoch {self.epoch}", "Let all run on machines of one kind.")
-            after_epoch(facts)
+            if after_epoch(facts):
+                return
 
     def _train_epoch(self) -> Epoch:
         epoch, epochs = self.epoch, self.settings.epochs
@@ -133,7 +134,7 @@ class Training:
         values = {name: float(term.detach()) for name, term in terms.items()}
         for name, value in values.items():
             if not math.isfinite(value):
-                raise CosdaError(
+                raise Diverged(
                     f"the term '{name}' became {value} in epoch {self.epoch + 1} on {self.name}. "
                     "Lower the learning rate (--set adapt.lr=…) or look at the images with 'cosda doctor'."
                 )

@@ -12,6 +12,7 @@ from cosda.cli.commands.doctor import doctor
 from cosda.cli.commands.evaluate import evaluate
 from cosda.cli.commands.methods import methods
 from cosda.cli.commands.model import model
+from cosda.cli.commands.monitor import monitor
 from cosda.cli.commands.predict import predict
 from cosda.cli.commands.profile import profile
 from cosda.cli.commands.report import report
@@ -27,6 +28,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     evaluate,
     model,
     profile,
+    monitor,
     run,
     bench,
     report,

@@ -25,6 +25,9 @@ from cosda.cli.options import (
 from cosda.cli.progress import open_watcher
 
 
+REJECTED = 3  # exit code
+
+
 @grouped
 def adapt(
     model: ModelFolder,
@@ -48,9 +51,14 @@ def adapt(
     check: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Labelled images to measure the model on, before and after; they decide nothing."
+            metavar="FOLDER",
+            help="A few labelled images to measure the model on, before and after. They decide the verdict, and nothing "
+            "of the training.",
         ),
     ] = None,
+    keep_rejected: Annotated[
+        bool, typer.Option("--keep-rejected", help="Write the model to --to even if the verdict rejects it.")
+    ] = False,
     overwrite: Overwrite = False,
     out: Out = Path("runs"),
     quiet: Quiet = False,
@@ -63,19 +71,29 @@ def adapt(
     stays to the bit: the new domain gets a small expert beside it, and each image finds its expert by itself.
     'cosda model' shows the experts, and takes one out again.
 
+    It ends with a verdict, made without labels: accepted, doubtful, or rejected. A rejected model is not written to
+    --to, and the exit code is 3. --check FOLDER lets a few labelled images decide instead.
+
     Example:  cosda adapt office-model photos/warehouse --to adapted --method aad --carry bank
     """
     from cosda import api
-    from cosda.cli.tables import print_check
+    from cosda.cli.tables import print_check, print_verdict
     from cosda.models.artifact import check_free, load
 
     check_free(to, overwrite)
     request = request_of(method, adaptation, training, settings, model=load(model))
     machine, watcher = place.machine(following), open_watcher(quiet)
     result = api.adapt_request(request, images, domain, check, out, machine, watcher)
-    result.model.save(to, overwrite=overwrite)
+    assert result.verdict is not None
+    refused = result.verdict.verdict == "rejected" and not keep_rejected
+    if not refused:
+        result.model.save(to, overwrite=overwrite)
     if result.check is not None:
         print_check(result.check)
     if left_out := sum(len(record["images"]) for record in result.run.of("skipped")):
         print(f"{left_out} images could not be read and were left out")
-    print(f"adapted model written to {to}; run folder: {result.run.path}")
+    print_verdict(result.verdict, result.run.path, model)
+    print(f"nothing written to {to}" if refused else f"adapted model written to {to}", end="")
+    print(f"; run folder: {result.run.path}")
+    if result.verdict.verdict == "rejected":
+        raise typer.Exit(REJECTED)

@@ -1,0 +1,74 @@
+"""Inputs that stand in for those a network was trained on, which are gone: the network itself still remembers them.
+
+Beginning with noise, inputs are changed until the network is confident of a class, and until its BatchNorm layers see
+the statistics that they remember (Yin et al., "Dreaming to Distill", CVPR 2020, https://arxiv.org/abs/1912.08795). A
+model that was adapted and answers such inputs otherwise has forgotten; how often it does follows how much was lost on
+the true images (docs/verdict.md). A network without BatchNorm remembers nothing of the kind.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cosda.models.network import Network
+from cosda.models.router import Norm
+from cosda.randomness import stream
+
+COUNT = 200  # inputs
+STEPS = 40
+RATE = 0.05  # of Adam, in units of the inputs' own deviation
+CLASS_WEIGHT = 0.3  # of the classes beside the statistics
+
+
+def stand_ins(network: Network, like: Tensor, seed: int = 0, count: int = COUNT) -> Tensor | None:
+    """Inputs (count, …) that a network takes for those that it was trained on; None where it remembers nothing.
+
+    Args:
+        network: the network, which stays as it is.
+        like: any of its inputs (B, …), which tell shape and scale.
+        seed: of the noise.
+        count: how many are made.
+    """
+    network = copy.deepcopy(network).eval().requires_grad_(False)
+    norms = [layer for layer in network.modules() if isinstance(layer, Norm) and layer.running_mean is not None]
+    if not norms:
+        return None
+    places = (0,) if like.dim() == 2 else (0, 2, 3)
+    middle, scale = like.mean(dim=places, keepdim=True), like.std(dim=places, keepdim=True)
+    drawn = torch.randn((count, *like.shape[1:]), generator=stream(seed, "stand-ins")).to(like)
+    noise = drawn.requires_grad_(True)
+    classes = network.forward(like[:1]).logits.shape[1]
+    wanted = (torch.arange(count) % classes).to(like.device)
+    apart: list[Tensor] = []
+    hooks = [
+        norm.register_forward_pre_hook(lambda layer, given: apart.append(_apart(layer, given[0]))) for norm in norms
+    ]
+    optimiser = torch.optim.Adam([noise], lr=RATE)
+    try:
+        with torch.enable_grad():
+            for _ in range(STEPS):
+                apart.clear()
+                logits = network.forward(middle + scale * noise).logits
+                loss = torch.stack(apart).sum() + CLASS_WEIGHT * F.cross_entropy(logits, wanted)
+                (noise.grad,) = torch.autograd.grad(loss, noise)
+                optimiser.step()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return (middle + scale * noise).detach()
+
+
+def _apart(norm: nn.Module, maps: Tensor) -> Tensor:
+    """How far the statistics of a batch are from those that a BatchNorm layer remembers."""
+    assert isinstance(norm, Norm)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    places = (0, *range(2, maps.dim()))
+    mean, variance = maps.mean(dim=places), maps.var(dim=places, correction=0)
+    remembered = norm.running_var + norm.eps
+    away = (mean - norm.running_mean).square() / remembered
+    return away.mean() + ((variance + norm.eps).log() - remembered.log()).square().mean()

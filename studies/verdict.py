@@ -1,0 +1,246 @@
+"""How good the verdict is: adaptations that work and adaptations that are made to fail, with their truth.
+
+    python studies/verdict.py run out/studies/verdict DIGITS.npz OFFICE31     # hours; goes on where it was stopped
+    python studies/verdict.py fit out/studies/verdict                         # writes fitted.json, prints the tables
+
+`run` adapts source models of the embedded digits, of three sets of digits, and of Office-31 (features of a frozen
+EfficientNet-Lite0) to each other's domains, measures target and source on labelled test images before and after, and
+keeps that beside the verdict's evidence. A run is harmful if it lost more than two points on either. `fit` fits the
+regressions of `cosda.judge` and the limits of the risk on half of the settings (pairs of domains), and measures both
+halves. The file of the package comes from all settings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import cosda
+from cosda.data import digits
+from cosda.judge import verdict as judging
+
+IMAGES = 320  # of a target; one site's first week
+EPOCHS = 5
+METHODS = ("aad", "nrc", "shot", "cosda")
+FAILURES = (
+    "rate x10",
+    "rate x100",
+    "rate x1000",
+    "wrong classes",
+    "noise",
+    "one class",
+    "wrong normalisation",
+    "3 images",
+    "shuffled pixels",
+    "momentum 0",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One adaptation."""
+
+    family: str
+    source: str
+    target: str
+    method: str
+    carry: str
+    kind: str  # "good", a gentler or longer good one, or a failure
+
+    @property
+    def name(self) -> str:
+        """Of its line."""
+        return "/".join((self.family, self.source, self.target, self.method, self.carry, self.kind))
+
+
+def settings(families: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
+    """Good ones: every pair, method and carry rule. Failures: every pair with every kind, methods and rules in turn."""
+    for family, domains in families.items():
+        for number, (source, target) in enumerate(itertools.permutations(domains, 2)):
+            for method, carry in itertools.product(METHODS, ("bank", "last")):
+                yield Setting(family, source, target, method, carry, "good")
+            yield Setting(family, source, target, METHODS[number % 4], "interpolate=0.5", "good")
+            yield Setting(family, source, target, METHODS[(number + 1) % 4], "last", "rate /10")
+            yield Setting(family, source, target, METHODS[(number + 2) % 4], "bank", "long")
+            for place, kind in enumerate(FAILURES):
+                method = METHODS[(number + place) % 4]
+                yield Setting(family, source, target, method, ("last", "bank")[(number // 4 + place) % 2], kind)
+
+
+def load_families(digits_file: Path, office: Path, out: Path) -> dict[str, cosda.Benchmark]:
+    """Three benchmarks with a test split each."""
+    embedded = digits.load()
+    given = np.load(digits_file)
+    three = {"hand": embedded["hand"]}
+    for name in ("mnist", "usps"):
+        rng = np.random.default_rng(0)
+        parts = [rng.permutation(len(given[f"{name}_{split}_labels"]))[:1000] for split in ("train", "test")]
+        data = {
+            f"{split}_{what}": given[f"{name}_{split}_{what}"][part]
+            for split, part in zip(("train", "test"), parts, strict=True)
+            for what in ("images", "labels")
+        }
+        three[name] = cosda.load_domain(data, embedded.classes, name=name)
+    return {
+        "digits": embedded,
+        "three digits": cosda.Benchmark("three", three, embedded.classes, protocol="inductive"),
+        "features": features(office, out),
+    }
+
+
+def features(office: Path, out: Path) -> cosda.Benchmark:
+    """Office-31 through a frozen EfficientNet-Lite0; half of each domain to train on, half to measure."""
+    from cosda.models.encoders import build_encoder
+
+    stored = out / "features.npz"
+    if not stored.exists():
+        encoder = build_encoder("lite0", None).eval()
+        arrays: dict[str, Any] = {}
+        for domain in cosda.load_benchmark(office):
+            labels = domain.labels
+            assert labels is not None
+            arrays |= {f"{domain.name}_features": seen_by(encoder, domain), f"{domain.name}_labels": labels}
+        arrays["others"] = seen_by(encoder, cosda.load_domain(np.asarray(digits.load()["colour"].items[:400])))
+        np.savez(stored, **arrays)
+    given, domains = np.load(stored), {}
+    for name in ("amazon", "dslr", "webcam"):
+        labels = given[f"{name}_labels"].astype(np.int64)
+        order = np.random.default_rng(0).permutation(len(labels))
+        half = len(order) // 2
+        parts = np.sort(order[:half]), np.sort(order[half:])
+        domains[name] = cosda.Domain(name, given[f"{name}_features"], labels, *parts)
+    classes = tuple(f"{number:02}" for number in range(31))
+    return cosda.Benchmark("office31-features", domains, classes, protocol="inductive")
+
+
+def seen_by(encoder: Any, domain: cosda.Domain) -> np.ndarray:
+    """Features of all images of a domain."""
+    from cosda.data.domain import everything
+    from cosda.data.loader import open_loader
+    from cosda.models.bn_folding import evaluating
+    from cosda.run.machine import Machine
+    from cosda.run.prepare import readable
+
+    how = encoder.preprocessing
+    packed = readable(replace(domain, test=everything(len(domain))), how.size, Machine(), cosda.Watcher()).domain
+    loader = open_loader(packed, "test", how, torch.device("cpu"), 32)
+    with evaluating(encoder) as fast:
+        return torch.cat([fast(batch.images).clone() for batch in loader.sweep("test")]).numpy()
+
+
+def given_images(setting: Setting, domain: cosda.Domain, others: Callable[[int], np.ndarray]) -> cosda.Domain:
+    """The images of a target as somebody gives them, which may be the wrong ones."""
+    rng = np.random.default_rng(0)
+    chosen = np.sort(rng.permutation(domain.train)[:IMAGES])
+    items, labels = np.asarray(domain.items[chosen]), domain.labels
+    assert labels is not None
+    flat = items.ndim == 2
+    match setting.kind:
+        case "wrong classes":
+            items = others(len(items)).astype(items.dtype)
+        case "noise":
+            drawn = rng.normal(items.mean(axis=0), items.std(axis=0) + 1e-6, items.shape) if flat else None
+            items = drawn.astype(np.float32) if drawn is not None else rng.integers(0, 256, items.shape, dtype=np.uint8)
+        case "one class":
+            items = items[labels[chosen] == np.bincount(labels[chosen]).argmax()]
+            items = np.concatenate([items] * 9)[:IMAGES] if len(items) < 20 else items
+        case "wrong normalisation":
+            items = 3 * items + 1 if flat else (255 - items // 3).astype(np.uint8)
+        case "3 images":
+            items = items[:3]
+        case "shuffled pixels":
+            rows = items.reshape(len(items), -1, *(() if flat else (3,)))
+            items = np.stack([row[rng.permutation(len(row))] for row in rows]).reshape(items.shape)
+        case _:
+            pass
+    everything = np.arange(len(items))
+    return cosda.Domain(domain.name, items, None, everything, everything)
+
+
+def changes(setting: Setting, rates: tuple[float, float]) -> dict[str, Any]:
+    """What is set otherwise than usual."""
+    factor = {"rate x10": 10.0, "rate x100": 100.0, "rate x1000": 1000.0, "rate /10": 0.1}.get(setting.kind, 1.0)
+    found: dict[str, Any] = {"adapt.lr": rates[0] * factor, "adapt.lr_end": rates[1] * factor}
+    if setting.kind == "momentum 0":
+        found |= {"momentum": [0.0, 0.0]} if setting.method == "cosda" else {"adapt.momentum": 0.0}
+    return found | {"adapt.epochs": 2 * EPOCHS if setting.kind == "long" else EPOCHS}
+
+
+def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
+    """All settings whose line is not there yet."""
+    out.mkdir(parents=True, exist_ok=True)
+    families = load_families(digits_file, office, out)
+    lines = out / f"runs{only and '-' + only.replace(' ', '-')}.jsonl"
+    done = {json.loads(line)["name"] for line in lines.read_text().splitlines()} if lines.exists() else set()
+    machine = cosda.Machine(threads=1)
+    small = {"network.encoder": "small", "network.bottleneck": 64, "data.size": 32, "data.flip": False}
+    small |= {"source.epochs": 15, "source.lr": 0.2, "source.lr_end": 0.004, "source.encoder_rate": 1.0}
+    heads = {"network.encoder": "identity:1280", "source.epochs": 20}
+
+    @cache
+    def source(family: str, name: str) -> cosda.Model:
+        wanted = heads if family == "features" else small
+        given = {**wanted, "source.holdout": 0.0}
+        return cosda.train_source(families[family], name, out=out / "sources", machine=machine, settings=given).model
+
+    def others(family: str) -> Callable[[int], np.ndarray]:
+        if family == "features":
+            return lambda count: np.load(out / "features.npz")["others"][:count]
+        photos = cosda.load_benchmark(office)["amazon"]
+        from cosda.run.prepare import readable
+
+        packed = readable(photos, 28, machine, cosda.Watcher()).domain
+        return lambda count: np.asarray(packed.items[np.arange(0, 5 * count, 5)])[:, :32, :32]
+
+    images = {family: others(family) for family in families if not only or family == only}
+    made: dict[Any, Any] = {}
+    original = judging.stand_ins
+
+    def remembered(network: Any, like: torch.Tensor, seed: int = 0, **options: Any) -> Any:
+        """The same network and inputs give the same stand-ins, which are made once."""
+        from cosda.models.artifact import weights_key
+
+        key = weights_key(network), float(like.double().sum())
+        if key not in made:
+            made[key] = original(network, like, seed, **options)
+        return made[key]
+
+    judging.stand_ins = remembered  # type: ignore[attr-defined]
+    names = {family: tuple(benchmark.domains) for family, benchmark in families.items() if not only or family == only}
+    for setting in settings(names):
+        if setting.name in done:
+            continue
+        model = source(setting.family, setting.source)
+        target = families[setting.family][setting.target]
+        given = given_images(setting, target, images[setting.family])
+        rates = (2e-3, 1e-3) if setting.family == "features" else (1e-2, 5e-3)
+        line: dict[str, Any] = {"name": setting.name, **vars(setting)}
+        measured = {"known": families[setting.family][setting.source], "target": target}
+        line["before"] = {key: cosda.evaluate(model, domain, machine=machine).top1 for key, domain in measured.items()}
+        try:
+            result = cosda.adapt(
+                model, given, setting.method, machine=machine, carry=setting.carry, settings=changes(setting, rates)
+            )
+            assert result.verdict is not None
+            line["after"] = {
+                key: cosda.evaluate(result.model, domain, machine=machine).top1 for key, domain in measured.items()
+            }
+            line["verdict"] = result.verdict.as_json()
+        except cosda.CosdaError as error:  # refused before or during training: nothing is written
+            line["refused"] = str(error)
+        with lines.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "run":
+        run(Path(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]), *sys.argv[5:])
