@@ -39,7 +39,9 @@ class Drift:
     domains: tuple[str, ...]  # the known domain that they look most like; several where they are a mixture
     shares: Mapping[str, float]  # known domain -> the router's mean posterior
     unlike: float  # share of the images that resemble no known domain
-    places: Mapping[str, float | None]  # early, features, predictions -> p-value; None where there is nothing to compare
+    places: Mapping[
+        str, float | None
+    ]  # early, features, predictions -> p-value; None where there is nothing to compare
     p_value: float | None  # that such a difference comes about by chance, all places considered; None: cannot be told
     alpha: float  # below which it counts as drift
     estimate: Estimate | None  # of the accuracy; None where the model has no calibration

@@ -161,7 +161,8 @@ def group_means(values: Tensor) -> Tensor:
     """Means (G, d) of values (N, d) over groups of `FEWEST` images, put together at random; the rest is left out."""
     count = min(len(values) // FEWEST, GROUPS)
     chosen = torch.randperm(len(values), generator=stream(len(values), "groups"))[: count * FEWEST]
-    return values.double().cpu()[chosen].unflatten(0, (count, FEWEST)).mean(dim=1).float()
+    grouped = values.double().cpu()[chosen].reshape(count, FEWEST, values.shape[1])
+    return grouped.mean(dim=1).float()
 
 
 def check_enough(name: str, images: int) -> None:

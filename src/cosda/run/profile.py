@@ -71,11 +71,16 @@ def later_places(network: Network, images: Loader) -> dict[str, Tensor]:
 
     Class and confidence are ones among zeros: means over images are histograms.
     """
-    seen = [(output.features.cpu(), output.logits.double().softmax(dim=1).cpu()) for _, output in outputs(network, images)]
+    seen = [
+        (output.features.cpu(), output.logits.double().softmax(dim=1).cpu()) for _, output in outputs(network, images)
+    ]
     features, probabilities = (torch.cat(part) for part in zip(*seen, strict=True))
     confidence, predicted = probabilities.max(dim=1)
     classes = F.one_hot(predicted, probabilities.shape[1])
-    return {"features": features, "predictions": torch.cat([classes, F.one_hot(bin_of(confidence), CONFIDENCES)], dim=1)}
+    return {
+        "features": features,
+        "predictions": torch.cat([classes, F.one_hot(bin_of(confidence), CONFIDENCES)], dim=1),
+    }
 
 
 def routing_statistics(gauge: Gauge, images: Loader) -> Tensor:

@@ -147,7 +147,9 @@ class _Source:
         if not len(positions):
             return
         network = self.prepared.network.for_domain(self.domain.name)
-        images, correct = measure(network, self._loader(positions), self.labels[positions], len(self.prepared.plan.data.classes))
+        images, correct = measure(
+            network, self._loader(positions), self.labels[positions], len(self.prepared.plan.data.classes)
+        )
         facts = {"domain": self.domain.name, "split": split, "images": images, "correct": correct}
         self.folder.append("accuracy", stage=0, epoch=epoch, **facts)
 

@@ -19,7 +19,9 @@ def monitor(
     model: ModelFolder,
     images: Annotated[
         list[Path],
-        typer.Argument(metavar="IMAGES...", help="Folders of images, each of one place and time; or CSV files, lists, .npz."),
+        typer.Argument(
+            metavar="IMAGES...", help="Folders of images, each of one place and time; or CSV files, lists, .npz."
+        ),
     ],
     loading: Loading,
     place: Place,
