@@ -139,21 +139,22 @@ def print_drifts(found: Sequence[Drift]) -> None:
 
 
 def _drift_row(drift: Drift) -> dict[str, Any]:
-    share = sum(drift.shares[name] for name in drift.domains)
+    """A row of the table of folders; the three places stand under short names."""
+    estimate = drift.estimate
     return {
         "images": drift.images,
-        "number": drift.count,
-        "most like": f"{' + '.join(drift.domains)} {share:.0%}",
-        "unlike all": f"{drift.unlike:.0%}",
-        **{place: _p_value(value) for place, value in drift.places.items()},
-        "p-value": _p_value(drift.p_value),
-        "accuracy": "–" if drift.estimate is None else f"~ {drift.estimate.text}",
-        "adapt now?": {True: "yes", False: "no", None: "–"}[drift.adapt],
+        "count": drift.count,
+        "most like": " + ".join(drift.domains),
+        "unlike": f"{drift.unlike:.0%}",
+        **{place[:5]: _p_value(value) for place, value in drift.places.items()},
+        "p": _p_value(drift.p_value),
+        "accuracy": f"{estimate.accuracy:.0%} ({estimate.low:.0%}–{estimate.high:.0%})" if estimate else "–",
+        "adapt": {True: "yes", False: "no", None: "–"}[drift.adapt],
     }
 
 
 def _p_value(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
+    return "–" if value is None else "<.001" if value < 0.001 else f"{value:.3f}"
 
 
 def print_model(contents: Contents) -> None:

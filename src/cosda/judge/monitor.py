@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -42,7 +42,7 @@ class Drift:
     places: Mapping[
         str, float | None
     ]  # early, features, predictions -> p-value; None where there is nothing to compare
-    p_value: float | None  # that such a difference comes about by chance, all places considered; None: cannot be told
+    p_value: float | None  # how often chance makes such a difference from `domains`; None: cannot be told
     alpha: float  # below which it counts as drift
     estimate: Estimate | None  # of the accuracy; None where the model has no calibration
     adapt: bool | None  # None: cannot be told
@@ -87,9 +87,7 @@ def watch(network: Network, images: Loader, name: str, alpha: float) -> Drift:
     shares = dict(zip(bank.known, routing.posterior.mean(dim=0).tolist(), strict=True))
     nearest = max(shares, key=shares.__getitem__)
     found = list(explanations(bank, routing, seen, alpha))
-    best = max(found, key=lambda one: (one.p_value, one.share), default=None)
-    if best and best.p_value <= alpha and all(one.domains != (nearest,) for one in found):
-        best = None  # they may be of a domain that nothing can be compared with
+    best = _best(found, nearest, alpha)
     drift = Drift(
         images=name,
         count=len(images),
@@ -142,6 +140,17 @@ def explanations(bank: DomainBank, routing: Routing, seen: Seen, alpha: float) -
         yield from _mixture(bank, _nearest_part(routing.posterior, parts), parts, seen, alpha)
 
 
+def _best(found: Sequence[Explanation], nearest: str, alpha: float) -> Explanation | None:
+    """One domain that explains the images, else a mixture that does, else the domain that they look most like.
+
+    None where that one cannot be compared: the images may be of it.
+    """
+    holding = [one for one in found if one.p_value > alpha]
+    if holding:
+        return max(holding, key=lambda one: (len(one.domains) == 1, one.share))
+    return next((one for one in found if one.domains == (nearest,)), None)
+
+
 def _nearest_part(posterior: Tensor, parts: list[int]) -> Tensor:
     """For each image the most probable of some domains."""
     return torch.tensor(parts)[posterior[:, parts].argmax(dim=1)]
@@ -181,7 +190,7 @@ def _advice(bank: DomainBank, drift: Drift) -> tuple[bool | None, str]:
     calibration = bank.profile.calibration if bank.profile else None
     if drift.estimate is None or calibration is None:
         return True, reason
-    told = f"estimated accuracy {drift.estimate.text}, and {calibration.accuracy:.0%} on {own}"
+    told = f"estimated accuracy {drift.estimate.text}, and {calibration.accuracy:.0%} where it was calibrated"
     if drift.estimate.low >= calibration.accuracy - LOSS:
         return False, f"{reason}; but nothing seems to be lost: {told}"
     return True, f"{reason}; {told}"

@@ -1,0 +1,177 @@
+"""How good `cosda monitor` is: false alarms on halves of one domain, and how many shifts are found.
+
+    python studies/monitor.py out/studies/monitor                         # the embedded digits; some minutes
+    python studies/monitor.py out/studies/monitor OFFICE31 --into docs/monitor.md
+
+A source model is trained on one half of each domain. The other half, which it has not seen, is halved at random again
+and again: one part makes the profile, of the other come new images. With those of the same domain an alarm is a false
+one; with as many images of another domain it is right.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tables import markdown, put_into
+
+import cosda
+from cosda.data.domain import Benchmark, everything
+from cosda.data.loader import open_loader
+from cosda.judge.drift import Seen, compare, corrected
+from cosda.models.experts import DomainBank
+from cosda.models.profile import PLACES, DomainProfile, group_means
+from cosda.run.evaluate import EVALUATION_BATCH
+from cosda.run.prepare import readable
+from cosda.run.profile import later_places, routing_statistics
+from cosda.run.source import split_off
+
+ALPHA = 0.05
+HALVINGS = 100  # of each domain
+HOLDOUT = 0.5
+
+
+@dataclass(frozen=True)
+class Family:
+    """Source models of all domains of a benchmark, and what each makes of all images."""
+
+    name: str
+    seen: Mapping[tuple[str, str], Seen]  # by source and domain
+    trained: Mapping[str, np.ndarray]  # which images of its own domain each model was trained on
+    unseen: Mapping[str, np.ndarray]
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """In order."""
+        return tuple(self.trained)
+
+
+def family(name: str, benchmark: Benchmark, out: Path, late: bool, **options: object) -> Family:
+    """Train the models, and look at all images with each of them."""
+    seen: dict[tuple[str, str], Seen] = {}
+    trained, unseen = {}, {}
+    machine = cosda.Machine(threads=1, cache=out / "cache")
+    for source in benchmark.domains:
+        settings = {"source.holdout": HOLDOUT}
+        result = cosda.train_source(benchmark, source, out=out, settings=settings, machine=machine, **options)  # type: ignore[arg-type]
+        model = result.model
+        bank = DomainBank(model.network, (), late)
+        trained[source], _ = split_off(benchmark[source].train, HOLDOUT, 0)
+        unseen[source] = np.setdiff1d(everything(len(benchmark[source])), trained[source])
+        for domain in benchmark:
+            packed = readable(domain, model.preprocessing.size, machine, cosda.Watcher()).domain
+            whole = cosda.Domain(domain.name, packed.items, None, packed.train, everything(len(packed)))
+            images = open_loader(whole, "test", model.preprocessing, torch.device("cpu"), EVALUATION_BATCH)
+            early = routing_statistics(bank.gauge, images)
+            seen[source, domain.name] = {"early": early, **later_places(model.network, images)}
+    return Family(name, seen, trained, unseen)
+
+
+def rows_of(seen: Seen, positions: np.ndarray) -> Seen:
+    """Some images of all."""
+    return {place: values[torch.from_numpy(positions)] for place, values in seen.items()}
+
+
+def profile_of(seen: Seen) -> DomainProfile:
+    """What of a profile the test needs."""
+    nothing = torch.empty(0)
+    groups = {place: group_means(values) for place, values in seen.items()}
+    return DomainProfile("known", len(seen["early"]), nothing, None, nothing, groups=groups)
+
+
+@dataclass(frozen=True)
+class Test:
+    """New images of a domain, compared with a profile of another one or the same."""
+
+    source: str
+    domain: str
+    places: Mapping[str, float]
+
+    @property
+    def alarm(self) -> bool:
+        """Whether drift was found."""
+        return bool(self.places) and corrected(dict(self.places)) <= ALPHA
+
+
+def halvings(models: Family, images: int, known: str) -> Iterator[Test]:
+    """All halvings of all domains, and so many new images of every domain for each."""
+    for source in models.domains:
+        for number in range(HALVINGS):
+            rng = np.random.default_rng([number, images])
+            order = rng.permutation(models.unseen[source])
+            first, second = order[: len(order) // 2], order[len(order) // 2 :]
+            made_of = first if known == "unseen" else models.trained[source]
+            profile = profile_of(rows_of(models.seen[source, source], made_of))
+            for domain in models.domains:
+                others = second if domain == source else everything(len(models.seen[source, domain]["early"]))
+                new = rows_of(models.seen[source, domain], rng.permutation(others)[:images])
+                yield Test(source, domain, compare(profile, new, ALPHA))
+
+
+def rate(found: Sequence[bool]) -> str:
+    """In percent, with how many."""
+    return f"{100 * np.mean(found):.1f} ({len(found)})" if found else ""
+
+
+def at(place: str, some: Sequence[Test]) -> str:
+    """The rate of alarms if this place were the only one."""
+    return rate([test.places[place] <= ALPHA for test in some if place in test.places])
+
+
+def shown(models: Sequence[Family], images: Sequence[int]) -> list[list[str]]:
+    """The main table."""
+    table = [["data", "new images", "false alarms", "shifts found", "worst pair"]]
+    for each in models:
+        for count in images:
+            done = list(halvings(each, count, "unseen"))
+            same = [test.alarm for test in done if test.source == test.domain]
+            other = [test for test in done if test.source != test.domain]
+            pairs = {(test.source, test.domain) for test in other}
+            by_pair = {
+                pair: np.mean([test.alarm for test in other if (test.source, test.domain) == pair]) for pair in pairs
+            }
+            worst = min(sorted(by_pair), key=by_pair.__getitem__)
+            told = "" if by_pair[worst] == 1 else f"{' → '.join(worst)} {100 * by_pair[worst]:.0f}"
+            table.append([each.name, str(count), rate(same), rate([test.alarm for test in other]), told])
+    return table
+
+
+def by_place(models: Sequence[Family], images: int) -> list[list[str]]:
+    """Each place alone: profiles of unseen images, and of those that the model was trained on."""
+    table = [["data", "profile made of", "", *PLACES]]
+    for each in models:
+        for known, words in (("unseen", "images that the model has not seen"), ("trained", "its training images")):
+            done = list(halvings(each, images, known))
+            same = [test for test in done if test.source == test.domain]
+            other = [test for test in done if test.source != test.domain]
+            table.append([each.name, words, "false alarms", *(at(place, same) for place in PLACES)])
+            table.append(["", "", "found", *(at(place, other) for place in PLACES)])
+    return table
+
+
+def main(out: Path, office: Path | None, into: Path | None) -> None:
+    """All families, and both tables."""
+    models = [family("digits", cosda.load_benchmark("digits"), out, late=False)]
+    if office is not None:
+        benchmark, options = cosda.load_benchmark(office), {"encoder": "lite0", "freeze_encoder": True}
+        models.append(family("Office-31, frozen features of lite0", benchmark, out, late=True, **options))
+        models.append(family("Office-31, images, lite0", benchmark, out, late=False, **options))
+    made = {"monitor": markdown(shown(models, (40, 100, 200))), "places": markdown(by_place(models, 100))}
+    if into is None:
+        print("\n\n".join(made.values()))
+    else:
+        into.write_text(put_into(into.read_text(), made))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="where models and caches are kept")
+    parser.add_argument("office", type=Path, nargs="?", help="the folder of Office-31")
+    parser.add_argument("--into", type=Path, help="a Markdown file with the lines <!-- monitor --> and <!-- places -->")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    main(asked.out, asked.office, asked.into)
