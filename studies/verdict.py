@@ -14,22 +14,28 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression, Ridge
 
 import cosda
 from cosda.data import digits
 from cosda.judge import verdict as judging
+from cosda.judge.evidence import ESTIMATORS
+from cosda.judge.fitted import SENTENCES, Fitted, Regression, scaled, unscaled
+from cosda.records.verdict import WORDS
 
-IMAGES = 320  # of a target; one site's first week
-EPOCHS = 5
+IMAGES = 300  # of a target; one site's first week
+EPOCHS = 4
 METHODS = ("aad", "nrc", "shot", "cosda")
 FAILURES = (
     "rate x10",
@@ -76,10 +82,9 @@ def settings(families: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
                 yield Setting(family, source, target, method, ("last", "bank")[(number // 4 + place) % 2], kind)
 
 
-def load_families(digits_file: Path, office: Path, out: Path) -> dict[str, cosda.Benchmark]:
-    """Three benchmarks with a test split each."""
-    embedded = digits.load()
-    given = np.load(digits_file)
+def three_digits(file: Path) -> cosda.Benchmark:
+    """MNIST, USPS and the embedded handwriting."""
+    embedded, given = digits.load(), np.load(file)
     three = {"hand": embedded["hand"]}
     for name in ("mnist", "usps"):
         rng = np.random.default_rng(0)
@@ -90,11 +95,7 @@ def load_families(digits_file: Path, office: Path, out: Path) -> dict[str, cosda
             for what in ("images", "labels")
         }
         three[name] = cosda.load_domain(data, embedded.classes, name=name)
-    return {
-        "digits": embedded,
-        "three digits": cosda.Benchmark("three", three, embedded.classes, protocol="inductive"),
-        "features": features(office, out),
-    }
+    return cosda.Benchmark("three", three, embedded.classes, protocol="inductive")
 
 
 def features(office: Path, out: Path) -> cosda.Benchmark:
@@ -176,9 +177,14 @@ def changes(setting: Setting, rates: tuple[float, float]) -> dict[str, Any]:
 
 
 def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
-    """All settings whose line is not there yet."""
+    """All settings whose line is not there yet, or those of one family."""
     out.mkdir(parents=True, exist_ok=True)
-    families = load_families(digits_file, office, out)
+    made_by = {
+        "digits": digits.load,
+        "three digits": lambda: three_digits(digits_file),
+        "features": lambda: features(office, out),
+    }
+    families = {name: make() for name, make in made_by.items() if not only or name == only}
     lines = out / f"runs{only and '-' + only.replace(' ', '-')}.jsonl"
     done = {json.loads(line)["name"] for line in lines.read_text().splitlines()} if lines.exists() else set()
     machine = cosda.Machine(threads=1)
@@ -201,7 +207,11 @@ def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
         packed = readable(photos, 28, machine, cosda.Watcher()).domain
         return lambda count: np.asarray(packed.items[np.arange(0, 5 * count, 5)])[:, :32, :32]
 
-    images = {family: others(family) for family in families if not only or family == only}
+    @cache
+    def accuracy_before(family: str, name: str, domain: str) -> float:
+        return cosda.evaluate(source(family, name), families[family][domain], machine=machine).top1
+
+    images = {family: others(family) for family in families}
     made: dict[Any, Any] = {}
     original = judging.stand_ins
 
@@ -215,8 +225,7 @@ def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
         return made[key]
 
     judging.stand_ins = remembered  # type: ignore[attr-defined]
-    names = {family: tuple(benchmark.domains) for family, benchmark in families.items() if not only or family == only}
-    for setting in settings(names):
+    for setting in settings({family: tuple(benchmark.domains) for family, benchmark in families.items()}):
         if setting.name in done:
             continue
         model = source(setting.family, setting.source)
@@ -225,7 +234,9 @@ def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
         rates = (2e-3, 1e-3) if setting.family == "features" else (1e-2, 5e-3)
         line: dict[str, Any] = {"name": setting.name, **vars(setting)}
         measured = {"known": families[setting.family][setting.source], "target": target}
-        line["before"] = {key: cosda.evaluate(model, domain, machine=machine).top1 for key, domain in measured.items()}
+        line["before"] = {
+            key: accuracy_before(setting.family, setting.source, domain.name) for key, domain in measured.items()
+        }
         try:
             result = cosda.adapt(
                 model, given, setting.method, machine=machine, carry=setting.carry, settings=changes(setting, rates)
@@ -241,6 +252,168 @@ def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
             file.write(json.dumps(line) + "\n")
 
 
+HARM = 0.02  # points lost from which a run is harmful
+OWN_IMAGES = ("good", "rate /10", "long", "rate x10", "rate x100", "rate x1000", "momentum 0")  # of the target itself
+BEFORE = (*(f"{name}, before" for name in ESTIMATORS), "diversity before", "distance")
+AFTER = (*BEFORE, *(f"{name}, after" for name in ESTIMATORS), "agreement", "agreement where sure", "diversity")
+RISK = (*AFTER, "kept", "routed", "images per class")
+PENALTY = 1.0  # of both regressions, on standardised numbers; chosen beforehand
+FALSE_ALARMS, WORST = 0.02, 0.05  # what the limits aim at on the half that they are fitted on
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished line of the study."""
+
+    setting: Setting
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    verdict: cosda.Verdict
+
+    @property
+    def loss(self) -> float:
+        """Accuracy that was lost, on the target or on what was known: the larger one."""
+        return max(self.before[key] - self.after[key] for key in ("target", "known"))
+
+    @property
+    def pair(self) -> tuple[str, str, str]:
+        """By which settings are divided."""
+        return self.setting.family, self.setting.source, self.setting.target
+
+
+def read(out: Path) -> tuple[list[Done], list[str]]:
+    """All finished runs, and those that were refused before training or could not be judged."""
+    done, refused = [], []
+    for path in sorted(out.glob("runs*.jsonl")):
+        for line in map(json.loads, path.read_text().splitlines()):
+            setting = Setting(*(line[field.name] for field in fields(Setting)))
+            if "verdict" in line and line["verdict"]["evidence"]:
+                verdict = cosda.Verdict.from_json(line["verdict"])
+                done.append(Done(setting, line["before"], line["after"], verdict))
+            else:
+                refused.append(setting.kind)
+    return done, refused
+
+
+def matrix(runs: list[Done], names: tuple[str, ...]) -> np.ndarray:
+    """The evidence of runs, as the regressions take it."""
+    return np.array([[scaled(name, run.verdict.evidence[name]) for name in names] for run in runs])
+
+
+def linear(runs: list[Done], names: tuple[str, ...], truth: Callable[[Done], float]) -> Regression:
+    """Ridge regression of the log-odds of an accuracy, with the spread of nine in ten errors across pairs."""
+
+    def fit(some: list[Done]) -> Regression:
+        x, y = matrix(some, names), np.array([scaled("", truth(run)) for run in some])
+        middle, scale = x.mean(axis=0), x.std(axis=0) + 1e-9
+        found = Ridge(alpha=PENALTY * len(some) / 10).fit((x - middle) / scale, y)
+        weights = found.coef_ / scale
+        return Regression(
+            dict(zip(names, map(float, weights), strict=True)), float(found.intercept_ - weights @ middle)
+        )
+
+    errors = []
+    for pair in {run.pair for run in runs}:  # the truth of a pair of domains that was not fitted
+        others = fit([run for run in runs if run.pair != pair])
+        errors += [abs(others(run.verdict.evidence) - scaled("", truth(run))) for run in runs if run.pair == pair]
+    return replace(fit(runs), spread=float(np.quantile(errors, 0.9)))
+
+
+def fit(runs: list[Done]) -> Fitted:
+    """All that the package needs, from some runs."""
+    own = [run for run in runs if run.setting.kind in OWN_IMAGES]
+    first = list({run.pair: run for run in own}.values())  # the incoming model is the same in all runs of a pair
+    before = linear(first, BEFORE, lambda run: run.before["target"])
+    after = linear(own, AFTER, lambda run: run.after["target"])
+    x, harmful = matrix(runs, RISK), np.array([run.loss > HARM for run in runs])
+    middle, scale = x.mean(axis=0), x.std(axis=0) + 1e-9
+    found = LogisticRegression(C=1 / PENALTY, max_iter=5000).fit((x - middle) / scale, harmful)
+    weights = found.coef_[0] / scale
+    bias = float(found.intercept_[0] - weights @ middle)
+    harm = Regression(dict(zip(RISK, map(float, weights), strict=True)), bias)
+    risks = np.array([unscaled(harm(run.verdict.evidence)) for run in runs])
+    lost = np.array([run.loss for run in runs])
+    reject = max(0.5, float(np.quantile(risks[~harmful], 1 - FALSE_ALARMS)))
+    accept = min(0.5, float(risks[lost > WORST].min(initial=0.5)), float(np.quantile(risks[harmful], 0.05)))
+    good = [run for run, bad in zip(runs, harmful, strict=True) if not bad and run.setting.kind in OWN_IMAGES]
+    usual = {
+        name: tuple(np.quantile([run.verdict.evidence[name] for run in good], (0.01, 0.99)).tolist())
+        for name in SENTENCES
+    }
+    usual = {name: (low, high) if name == "distance" else (low, math.inf) for name, (low, high) in usual.items()}
+    return Fitted(before, after, harm, accept, reject, usual)
+
+
+def judged(rules: Fitted, run: Done) -> str:
+    """The verdict that the rules give to a run."""
+    if run.verdict.decided_by == "guard":
+        return "rejected"
+    return rules.word(rules.risk(run.verdict.evidence))
+
+
+def row(title: str, rules: Fitted, runs: list[Done]) -> str:
+    """One line of the table: harmful runs and harmless ones by their verdict, and the estimates."""
+    harmful = [run for run in runs if run.loss > HARM]
+    harmless = [run for run in runs if run.loss <= HARM]
+    cells = [title]
+    for some in (harmful, harmless):
+        words = [judged(rules, run) for run in some]
+        cells += [str(len(some)), *(f"{100 * words.count(w) / max(1, len(words)):.1f}" for w in WORDS)]
+    accepted = [run.loss for run in runs if judged(rules, run) == "accepted"]
+    cells.append(f"{100 * max(accepted, default=0):.1f}")
+    own = [run for run in runs if run.setting.kind in OWN_IMAGES]
+    for when in ("before", "after"):
+        some = list({run.pair: run for run in own}.values()) if when == "before" else own
+        pairs = [(rules.accuracy(run.verdict.evidence, when), getattr(run, when)["target"]) for run in some]
+        error = np.mean([abs(estimate.accuracy - truth) for estimate, truth in pairs])
+        inside = np.mean([estimate.low <= truth <= estimate.high for estimate, truth in pairs])
+        cells += [f"{100 * error:.1f}", f"{100 * inside:.0f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def tables(out: Path) -> str:
+    """What was found, as Markdown."""
+    runs, refused = read(out)
+    pairs = sorted({run.pair for run in runs})
+    halves = [[run for run in runs if pairs.index(run.pair) % 2 == rest] for rest in (0, 1)]
+    rules = fit(halves[0])
+    head = "accepted | doubtful | rejected"
+    lines = [
+        f"{len(runs)} runs were judged; {len(refused)} more were refused before training "
+        f"({', '.join(sorted(set(refused)))}).",
+        "",
+        f"| runs | harmful | {head} | harmless | {head} | largest accepted loss "
+        "| error before | covered | error after | covered |",
+        "|---|" + "--:|" * 13,
+        row("half on which it was fitted", rules, halves[0]),
+        row("other half", rules, halves[1]),
+        *(
+            row(f"other half, {name}", rules, some)
+            for name in sorted({run.setting.family for run in runs})
+            if (some := [run for run in halves[1] if run.setting.family == name])
+        ),
+        *(
+            row(f"other half, {kind}", rules, some)
+            for kind in dict.fromkeys(run.setting.kind for run in runs)
+            if (some := [run for run in halves[1] if run.setting.kind == kind])
+            and any(run.setting.kind in OWN_IMAGES for run in some)
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def main(words: list[str]) -> None:
+    """The command line of this study."""
+    match words:
+        case ["run", out, digits_file, office, *only]:
+            run(Path(out), Path(digits_file), Path(office), *only)
+        case ["fit", out]:
+            print(tables(Path(out)))
+            text = json.dumps(fit(read(Path(out))[0]).as_json(), indent=1)
+            resources.files("cosda").joinpath("judge/fitted.json").write_text(text + "\n")  # type: ignore[attr-defined]
+        case _:
+            sys.exit(__doc__)
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "run":
-        run(Path(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]), *sys.argv[5:])
+    main(sys.argv[1:])

@@ -98,11 +98,18 @@ def test_the_program_around_is_left_as_it_was(
     assert all(torch.equal(value, weights(model)[key]) for key, value in before.items())
 
 
-def test_an_error_leaves_it_as_it_was_too(model: cosda.Model) -> None:
+def test_an_error_leaves_it_as_it_was_too(model: cosda.Model, tmp_path: Path) -> None:
     threads, state = torch.get_num_threads(), torch.random.get_rng_state()
     machine = cosda.Machine(device="cpu", threads=threads + 1)
     with pytest.raises(cosda.CosdaError, match="learning rate"):
-        cosda.adapt(model, tiny_benchmark()["two"], machine=machine, settings={"lr": 1e30, "lr_end": 1e30}, epochs=2)
+        cosda.run_chain(
+            tiny_benchmark(),
+            model=model,
+            out=tmp_path,
+            machine=machine,
+            settings={"lr": 1e30, "lr_end": 1e30},
+            epochs=2,
+        )
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.random.get_rng_state(), state)
 

@@ -503,6 +503,7 @@ def _opened(
 ) -> Iterator[tuple[Loader, Packed]]:
     """A loader of a split of the domain for a network of a model, which is put on the device."""
     machine = machine or Machine()
+    model.preprocessing.check_kind(domain.kind)
     with machine.open() as device:
         to_device(network, device)
         packed = readable(domain, model.preprocessing.size, machine, main_watcher(watcher))

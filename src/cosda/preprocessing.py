@@ -35,6 +35,11 @@ class Preprocessing:
         """Whether the input is images; otherwise it is feature vectors."""
         return self.size > 0
 
+    def check_kind(self, kind: str) -> None:
+        """An error for data of the other kind: ``images`` or ``features``."""
+        if (kind == "images") != self.of_images:
+            raise CosdaError(f"the model takes {'images' if self.of_images else 'feature vectors'}, but got {kind}.")
+
     def as_json(self) -> dict[str, Any]:
         """Plain values for model.json."""
         return asdict(self)

@@ -19,9 +19,10 @@ from tiny import tiny_domain
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """New images of the known domain and of another one."""
     root = tmp_path_factory.mktemp("sites")
-    for name, seed, first, count in (("known", 0, 0, 60), ("same", 0, 60, 60), ("other", 6, 0, 60), ("few", 0, 60, 12)):
+    parts = (("known", 0, 0, 120), ("same", 0, 120, 100), ("other", 6, 0, 100), ("few", 0, 120, 12))
+    for name, seed, first, count in parts:
         (root / name).mkdir()
-        items = tiny_domain(name, 120, seed=seed).items
+        items = tiny_domain(name, 220, seed=seed).items
         for number in range(first, first + count):
             Image.fromarray(np.asarray(items)[number]).save(root / name / f"{number:03}.png")
     return root
@@ -34,7 +35,7 @@ def known(model: Path, sites: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_one_line_for_each_folder_and_a_sentence(cosda, known: Path, sites: Path) -> None:
-    answer = cosda("monitor", known, sites / "same", sites / "other", "-q", "--alpha", "0.1")
+    answer = cosda("monitor", known, sites / "same", sites / "other", "-q")
     assert answer.code == 4, answer.err
     lines = answer.out.splitlines()
     assert f"{sites / 'same'}: adapt now? no: they look like one, which the model was trained on" in lines
@@ -47,7 +48,7 @@ def test_one_line_for_each_folder_and_a_sentence(cosda, known: Path, sites: Path
 
 def test_the_exit_code_says_what_a_scheduler_needs_to_know(cosda, known: Path, sites: Path) -> None:
     def code(*names: str) -> int:
-        return cosda("monitor", known, *(sites / name for name in names), "-q", "--alpha", "0.1").code
+        return cosda("monitor", known, *(sites / name for name in names), "-q").code
 
     assert code("same") == 0
     assert code("few") == 5
@@ -56,10 +57,10 @@ def test_the_exit_code_says_what_a_scheduler_needs_to_know(cosda, known: Path, s
 
 
 def test_json_is_for_programs(cosda, known: Path, sites: Path) -> None:
-    answer = cosda("monitor", known, sites / "other", sites / "few", "-q", "--json", "--alpha", "0.1")
+    answer = cosda("monitor", known, sites / "other", sites / "few", "-q", "--json")
     first, second = json.loads(answer.out)
-    assert (first["images"], first["known"], first["adapt"], first["count"]) == (str(sites / "other"), False, True, 60)
-    assert first["p_value"] <= 0.1
+    assert (first["images"], first["known"], first["adapt"], first["count"]) == (str(sites / "other"), False, True, 100)
+    assert first["p_value"] <= 0.05
     assert set(first["places"]) == {"early", "features", "predictions"}
     assert first["estimate"] is None or 0 <= first["estimate"]["low"] <= first["estimate"]["high"] <= 1
     assert (second["known"], second["adapt"], second["p_value"]) == (None, None, None)
@@ -92,7 +93,7 @@ def test_images_that_cannot_be_read_are_counted(cosda, known: Path, sites: Path,
     for path in (sites / "same").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "broken.png").write_bytes(b"no image")
-    answer = cosda("monitor", known, tmp_path, "-q", "--alpha", "0.1")
+    answer = cosda("monitor", known, tmp_path, "-q")
     assert answer.code == 0
     assert "(1 could not be read)" in answer.out
 
@@ -115,7 +116,7 @@ def test_profiles_of_training_images_are_compared_in_early_layers_alone(
 ) -> None:
     made = cosda("profile", model, sites / "known", "--trained-on", "--to", tmp_path / "trained", "-q")
     assert made.code == 0, made.err
-    answer = cosda("monitor", tmp_path / "trained", sites / "other", "-q", "--json", "--alpha", "0.1")
+    answer = cosda("monitor", tmp_path / "trained", sites / "other", "-q", "--json")
     places = json.loads(answer.out)[0]["places"]
     assert places["early"] is not None
     assert places["features"] is places["predictions"] is None

@@ -54,12 +54,12 @@ def test_false_alarms_are_as_rare_as_was_asked_for(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_shift_is_found_wherever_it_lies() -> None:
-    known = groups(20, 0, width=50)
-    for column in (0, 49):
-        moved = groups(5, 1, width=50)
-        moved[:, column] += 8
+    known = groups(20, 0, width=10)
+    for column in (0, 9):
+        moved = groups(5, 1, width=10)
+        moved[:, column] += 4
         assert p_value(known, moved) < 0.001
-    assert p_value(known, groups(5, 1, width=50)) > 0.05
+    assert p_value(known, groups(5, 1, width=10)) > 0.05
 
 
 def test_scale_means_nothing_and_what_never_changes_tells_nothing() -> None:

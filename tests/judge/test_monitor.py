@@ -92,7 +92,7 @@ def test_nothing_is_said_beside_a_profile_without_groups() -> None:
 def test_a_model_without_a_profile_is_an_error_that_says_what_to_do() -> None:
     network = knowing()
     network.profile = None
-    with pytest.raises(CosdaError, match="has no profile.*cosda profile MODEL FOLDER"):
+    with pytest.raises(CosdaError, match=r"has no profile.*cosda profile MODEL FOLDER"):
         watch(network, loader(0), "today", 0.05)
 
 

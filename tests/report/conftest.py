@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from stored_runs import (
+    ACCEPTED,
     AMPERSAND,
     BN,
     CHAIN,
@@ -13,15 +14,19 @@ from stored_runs import (
     HOSTILE,
     IMAGE,
     NO_DUAL_SPEED,
+    REJECTED,
     SCRIPT,
     SOURCE,
+    STOPPED,
     WriteRun,
+    write_adaptation,
     write_bank_run,
     write_paper_runs,
     write_run,
 )
 
 from cosda.records.run import Run, find_runs
+from cosda.records.verdict import FOLDER
 from cosda.report import render_report
 
 
@@ -72,6 +77,16 @@ def bank_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
         write_run(runs / f"digits-source-s{seed}", matrix, label="source", seed=seed)
         write_bank_run(runs / f"digits-aad-s{seed}-bank", seed)
     write_bank_run(runs / "letters-aad-s0-bank", benchmark="letters", protocol="transductive")
+    return find_runs([runs])
+
+
+@pytest.fixture(scope="session")
+def adapted_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Adaptations without labels: accepted, rejected by a check, stopped by the guard, and a damaged verdict."""
+    runs = tmp_path_factory.mktemp("adapted")
+    for name, verdict in (("accepted", ACCEPTED), ("rejected", REJECTED), ("stopped", STOPPED)):
+        write_adaptation(runs / f"own-aad-{name}", verdict)
+    (write_adaptation(runs / "own-aad-damaged") / FOLDER / "verdict.json").write_text("{}", encoding="utf-8")
     return find_runs([runs])
 
 

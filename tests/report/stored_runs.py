@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cosda.files import write_json
+from cosda.records.verdict import FOLDER, Checked, Counted, Estimate, JudgedImage, Said, Verdict
 
 WriteRun = Callable[..., Path]
 Correct = int | list[int | None]  # out of 100 images of two classes; or of each class out of 20, None: no images
@@ -294,3 +296,89 @@ def _write_features(folder: Path, stage: int, domains: int, each: int, shift: fl
         domain=domain,
         label=label,
     )
+
+
+# What `cosda adapt` leaves: no labels, a verdict.
+SCORES = {"information": [1.0, 1.2], "agreement": [0.9, 0.8]}
+
+
+def said(accuracy: float, confidence: float, classes: tuple[int, ...], **scores: float) -> Said:
+    """What a model says of 20 images, in three classes; two estimators."""
+    bins = (*([0] * 12), 5, *([0] * 4), 10, 0, 5)
+    estimate = Estimate(accuracy, accuracy - 0.07, accuracy + 0.06, {"threshold": accuracy + 0.02, "views": 0.5})
+    return Said(classes, confidence, bins, estimate, scores)
+
+
+ACCEPTED = Verdict(
+    verdict="accepted",
+    reasons=("The estimated accuracy rises.", "Little is forgotten."),
+    decided_by="estimates",
+    domain="hand",
+    images=20,
+    classes=("0", "1", SCRIPT),
+    method="aad",
+    select="last",
+    before=said(0.61, 0.64, (10, 8, 2), information=0.7, agreement=1.0),
+    after=said(0.78, 0.81, (7, 8, 5)),
+    changed=0.25,
+    agreement={"hand": 0.75, "print": 0.99, "colour": 0.98},
+)
+REJECTED = replace(
+    ACCEPTED,
+    verdict="rejected",
+    reasons=("The check found harm.",),
+    decided_by="check",
+    check=Checked(Counted(17, 20, 0.621, 0.968), Counted(12, 20, 0.361, 0.809), 1, 6, 0.125),
+)
+STOPPED = replace(
+    ACCEPTED,
+    verdict="rejected",
+    reasons=("All images are copies of one.",),
+    decided_by="guard",
+    before=None,
+    after=None,
+    changed=None,
+    agreement={},
+)
+LOOKED_AT = (
+    JudgedImage("new/a.png", "changed", "0", 0.41, SCRIPT, 0.82, "0.jpg"),
+    JudgedImage("new/b.png", "unsure", "1", 0.5, "1", 0.34, None),
+)
+PICTURE = b"\xff\xd8\xff\xe0 a thumbnail"
+EARLIER = [
+    {"step": "source", "domain": "print", "date": "2026-01-02"},
+    {"step": "adapt", "domain": "colour", "method": "aad", "carry": "bank", "date": "2026-02-03"}
+    | {"verdict": {"verdict": "doubtful", "reasons": [], "before": None, "after": None}},
+]
+
+
+def write_adaptation(
+    folder: Path,
+    verdict: Verdict = ACCEPTED,
+    images: Sequence[JudgedImage] = LOOKED_AT,
+    bank: bool = True,
+) -> Path:
+    """The run of one adaptation without labels, with its verdict."""
+    name = "aad (carry bank)" if bank else "aad"
+    config = {"benchmark": "own", "protocol": "transductive", "classes": list(verdict.classes), "ablation": None}
+    write_run(folder, [], label=name, domains=["source", verdict.domain], **config)
+    (folder / "records.jsonl").unlink()
+    for epoch in (0, 1):
+        place = {"stage": 1, "epoch": epoch}
+        scores = {score: values[epoch] for score, values in SCORES.items()}
+        add_records(folder, [{"kind": "loss", **place, "steps": 4, "terms": {"attraction": -1.0 - epoch}}])
+        add_records(folder, [{"kind": "validation", **place, "images": 20, "scores": scores}])
+    add_records(folder, [{"kind": "chosen", "stage": 1, "rule": "last", "epoch": 1}])
+    if bank:
+        facts = {"known": ["print", "colour", "hand"], "sent": [1, 0, 19], "mixed": 2, "unknown": 0}
+        add_records(folder, [{"kind": "routing", "stage": 1, "domain": verdict.domain, "crossfitted": True, **facts}])
+    this = {"step": "adapt", "domain": verdict.domain, "method": "aad", "carry": "bank", "date": "2026-03-04"}
+    for stage, lineage in ((0, EARLIER), (1, [*EARLIER, this])):
+        if stage == 0 or verdict.after is not None:
+            (folder / "models" / f"stage-{stage}").mkdir(parents=True)
+            write_json(folder / "models" / f"stage-{stage}" / "model.json", {"lineage": lineage})
+    (folder / FOLDER).mkdir()
+    write_json(folder / FOLDER / "verdict.json", verdict.as_json())
+    write_json(folder / FOLDER / "images.json", [image.as_json() for image in images])  # type: ignore[arg-type]
+    (folder / FOLDER / "0.jpg").write_bytes(PICTURE)
+    return folder

@@ -17,16 +17,21 @@ from cosda.records.run import Run
 from cosda.units import amount
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cosda.api import Check, Evaluation
     from cosda.judge.monitor import Drift
     from cosda.models.contents import Contents, HeldDomain
+    from cosda.records.verdict import Verdict
     from cosda.report.compare.comparison import Comparison
     from cosda.report.model.groups import Section
     from cosda.report.model.table import Cell
 
 
+VERDICT_COLOURS = {"accepted": "green", "doubtful": "yellow", "rejected": "red"}
+VERDICT_WIDTH = 100  # columns
+MOST_REASONS, MOST_SHOWN = 5, 6  # a verdict is one screen
 HEADLINES = {"top1": "accuracy", "per-class": "mean accuracy of the classes"}
 
 
@@ -157,6 +162,74 @@ def _p_value(value: float | None) -> str:
     return "–" if value is None else "<.001" if value < 0.001 else f"{value:.3f}"
 
 
+def print_verdict(verdict: Verdict, run: Path | None = None, incoming: Path | None = None) -> None:
+    """Whether an adaptation helped, on one screen, and what to do next.
+
+    ``run`` is its run folder and ``incoming`` the folder of the model that it began with, where they are known.
+    """
+    from cosda.report.model import wording
+
+    console = _console()
+    console.width = min(console.width, VERDICT_WIDTH)
+    console.print(
+        Text.assemble(
+            (f" {verdict.verdict.upper()} ", f"bold reverse {VERDICT_COLOURS[verdict.verdict]}"),
+            f" {_cut(verdict.domain)}, {verdict.images} images, {verdict.method}: {wording.decided(verdict)}",
+        )
+    )
+    _print_pairs(console, [("•", " ".join(reason.split())) for reason in verdict.reasons[:MOST_REASONS]])
+    _print_pairs(console, list(_verdict_rows(verdict)))
+    report = f"cosda report {run or 'RUN'} -o report.html"
+    older = incoming or "the older folder"
+    console.print(
+        {
+            "accepted": f"next: use it; {report} shows the images that changed; to go back, use {older}",
+            "doubtful": f"next: {report}, or --check a few labelled images; until then {older} is the safe choice",
+            "rejected": f"next: go on with {older}, which is as it was; {report} shows more",
+        }[verdict.verdict],
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _print_pairs(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
+    """Each text behind its name, within the width of the console."""
+    grid = Table.grid(padding=(0, 1), pad_edge=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in pairs:
+        grid.add_row(Text(name), Text(text))
+    console.print(grid)
+
+
+def _verdict_rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    from cosda.report.model import wording
+    from cosda.report.tables.adaptations import known_agreement, most_moved
+
+    before, after, check = verdict.before, verdict.after, verdict.check
+    if check is not None:
+        found = f"{check.before.text} → {check.after.text}: {wording.paired(check)}"
+        yield f"{check.after.images} labelled images", found
+    if before is not None:
+        texts = [said.estimate.text if said and said.estimate else "–" for said in (before, after)]
+        without = before.estimate is None and (after is None or after.estimate is None)
+        yield "estimated accuracy", wording.NO_ESTIMATE if without else " → ".join(texts)
+    if before is None or after is None:
+        return
+    yield "mean confidence", f"{before.confidence:.0%} → {after.confidence:.0%}"
+    if verdict.changed is not None:
+        yield "class changed", f"{verdict.changed:.0%} of the images"
+    known = sorted(known_agreement(verdict).items(), key=lambda item: item[1])
+    if known:
+        shown = ", ".join(f"{_cut(name)} {share:.0%}" for name, share in known[:MOST_SHOWN])
+        more = f", {len(known) - MOST_SHOWN} more domains" if len(known) > MOST_SHOWN else ""
+        yield "agreement, known", shown + more
+    moved = [(before.classes[i], after.classes[i], verdict.classes[i]) for i in most_moved(before, after, MOST_SHOWN)]
+    others = sum(b != a for b, a in zip(before.classes, after.classes, strict=True)) - MOST_SHOWN
+    if texts := [f"{_cut(name)}: {b} → {a}" for b, a, name in moved if b != a]:
+        yield "images by class", ", ".join(texts) + (f", {others} more moved less" if others > 0 else "")
+
+
 def print_model(contents: Contents) -> None:
     """What a model folder holds: classes, network, domains, lineage."""
     from cosda.data.readers import listed
@@ -228,6 +301,12 @@ def _lineage_row(step: Mapping[str, Any]) -> dict[str, Any]:
         "date": step.get("date", "–"),
         "details": ", ".join(str(detail) for detail in details if detail),
     }
+
+
+def _cut(name: str, longest: int = 24) -> str:
+    """A name from data on one line."""
+    name = " ".join(name.split())
+    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 def _numbers(values: Sequence[float]) -> str:

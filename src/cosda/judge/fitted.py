@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 from cosda.judge.evidence import ESTIMATORS
 from cosda.models.calibration import Calibration
-from cosda.records.verdict import Estimate
+from cosda.records.verdict import Estimate, Word
 
 # For a model whose probabilities nobody has compared with labels.
 UNCALIBRATED = Calibration(images=0, accuracy=1.0, temperature=1.0, threshold=-0.5, held_out=False)
@@ -76,8 +76,18 @@ class Fitted:
     def from_json(cls, values: Mapping[str, Any]) -> Fitted:
         """As `studies/verdict.py` wrote it."""
         parts = {name: Regression(**values[name]) for name in ("before", "after", "harm")}
-        usual = {name: (low, high) for name, (low, high) in values["usual"].items()}
+        ends = values["usual"].items()
+        usual = {name: (_number(low, -math.inf), _number(high, math.inf)) for name, (low, high) in ends}
         return cls(**parts, accept=values["accept"], reject=values["reject"], usual=usual)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; a side without a limit is null."""
+        usual = {name: [_finite(low), _finite(high)] for name, (low, high) in self.usual.items()}
+        return asdict(self) | {"usual": usual}
+
+    def word(self, risk: float) -> Word:
+        """The verdict that a risk leads to."""
+        return "accepted" if risk < self.accept else "rejected" if risk > self.reject else "doubtful"
 
     def accuracy(self, evidence: Mapping[str, float], when: str) -> Estimate:
         """The estimated accuracy of the model ``before`` or ``after``, with the interval of nine cases in ten."""
@@ -99,6 +109,14 @@ class Fitted:
             for name, sentence in SENTENCES.items()
             if name in self.usual and not self.usual[name][0] <= evidence[name] <= self.usual[name][1]
         )
+
+
+def _number(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 @lru_cache(maxsize=1)

@@ -18,25 +18,26 @@ from cosda.models.network import Network
 from cosda.models.router import Norm
 from cosda.randomness import stream
 
-COUNT = 200  # inputs
+MOST, FEWEST = 200, 64  # inputs that are made
+NUMBERS = 200 * 3 * 64 * 64  # that these may have together: many small inputs, or few large ones
 STEPS = 40
 RATE = 0.05  # of Adam, in units of the inputs' own deviation
 CLASS_WEIGHT = 0.3  # of the classes beside the statistics
 
 
-def stand_ins(network: Network, like: Tensor, seed: int = 0, count: int = COUNT) -> Tensor | None:
-    """Inputs (count, …) that a network takes for those that it was trained on; None where it remembers nothing.
+def stand_ins(network: Network, like: Tensor, seed: int = 0) -> Tensor | None:
+    """Inputs (N, …) that a network takes for those that it was trained on; None where it remembers nothing.
 
     Args:
         network: the network, which stays as it is.
         like: any of its inputs (B, …), which tell shape and scale.
         seed: of the noise.
-        count: how many are made.
     """
     network = copy.deepcopy(network).eval().requires_grad_(False)
     norms = [layer for layer in network.modules() if isinstance(layer, Norm) and layer.running_mean is not None]
     if not norms:
         return None
+    count = max(FEWEST, min(MOST, NUMBERS // like[0].numel()))
     places = (0,) if like.dim() == 2 else (0, 2, 3)
     middle, scale = like.mean(dim=places, keepdim=True), like.std(dim=places, keepdim=True)
     drawn = torch.randn((count, *like.shape[1:]), generator=stream(seed, "stand-ins")).to(like)

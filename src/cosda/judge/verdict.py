@@ -85,10 +85,14 @@ class Judging(Judge):
         network = told(prepared.network, target)
         after = look(network, self.loader)
         calibration = self.calibration or UNCALIBRATED
-        agreement = self.known.agreement(network) if self.known else {}
-        if isinstance(network, DomainBank):
-            agreement = kept_by_router(network, target)
-        evidence = gathered(self.before, after, calibration, self.far, agreement)
+        kept = self.known.agreement(network) if self.known else {}
+        routed = kept_by_router(network, target) if isinstance(network, DomainBank) else {}
+        agreement = kept | routed
+        evidence = gathered(self.before, after, calibration) | {
+            "kept": min(kept.values(), default=1.0),
+            "routed": min(routed.values(), default=1.0),
+            "distance": self.far,
+        }
         facts = replace(
             facts,
             before=self._said(self.before, evidence, "before"),
@@ -169,23 +173,15 @@ def _judged(prepared: Prepared, target: str) -> Loader:
     return sample(prepared.loader(domain, "train", prepared.plan.seed), MOST)
 
 
-def gathered(
-    before: Answers, after: Answers, calibration: Calibration, far: float, agreement: Mapping[str, float]
-) -> dict[str, float]:
-    """All numbers on which risk and estimates rest, by name."""
+def gathered(before: Answers, after: Answers, calibration: Calibration) -> dict[str, float]:
+    """What two models say of the same images, in numbers by name."""
     seen = {
         f"{name}, {when}": value
         for when, answers in (("before", before), ("after", after))
         for name, value in estimators(answers, calibration).items()
     }
     images, classes = before.logits.shape
-    return {
-        **seen,
-        **compared(before, after),
-        "kept": min(agreement.values(), default=1.0),
-        "images per class": math.log10(images / classes),
-        "distance": far,
-    }
+    return {**seen, **compared(before, after), "images per class": math.log10(images / classes)}
 
 
 def decided(facts: Verdict, known: bool, calibrated: bool) -> Verdict:
@@ -196,7 +192,7 @@ def decided(facts: Verdict, known: bool, calibrated: bool) -> Verdict:
     """
     assert facts.risk is not None
     rules = fitted()
-    word: Word = "accepted" if facts.risk < rules.accept else "rejected" if facts.risk > rules.reject else "doubtful"
+    word = rules.word(facts.risk)
     reasons = list(rules.reasons(facts.evidence))
     if word == "accepted" and not calibrated:
         word = "doubtful"

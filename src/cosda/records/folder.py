@@ -8,6 +8,7 @@
       checkpoint/        the last finished epoch (atomic)
       models/stage-N/    the model carried on from each stage
       embedding/         a sample of features for the report's t-SNE
+      verdict/           of an adaptation without labels: whether it helped (`records/verdict.py`)
       confusion/         who is taken for whom, before the first stage and after the last
       tensorboard/       and wandb/, wandb.json: what optional writers made of the records
       failed.json        why `cosda bench` could not finish it, until it is tried again

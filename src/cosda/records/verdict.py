@@ -18,8 +18,12 @@ from typing import Any, Literal, get_args
 from cosda.errors import CosdaError
 
 Word = Literal["accepted", "doubtful", "rejected"]
+Why = Literal["changed", "unsure"]
+By = Literal["estimates", "check", "guard"]
 WORDS: tuple[str, ...] = get_args(Word)
 FOLDER = "verdict"
+# What values that are none of a verdict may raise.
+UNREADABLE = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Said:
     confidence: float  # mean probability of the predicted classes
     confidences: tuple[int, ...]  # images by the probability of their class: 20 bins from 0 to 1
     estimate: Estimate | None  # None where the model has no profile with a calibration
+    scores: Mapping[str, float] = field(default_factory=dict)  # label-free ones, as they are recorded after each epoch
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,11 @@ class Counted:
     def accuracy(self) -> float:
         """The share of correct answers."""
         return self.correct / self.images
+
+    @property
+    def text(self) -> str:
+        """For people, in percent."""
+        return f"{self.accuracy:.0%} ({self.low:.0%} to {self.high:.0%})"
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ class Verdict:
 
     verdict: Word
     reasons: tuple[str, ...]  # in words, the most important first
-    decided_by: Literal["estimates", "check", "guard"]
+    decided_by: By
     domain: str
     images: int
     classes: tuple[str, ...]  # the model's
@@ -114,25 +124,54 @@ class Verdict:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Verdict:
-        """The reverse of `as_json`."""
+        """The reverse of `as_json`.
+
+        Raises:
+            One of `UNREADABLE`: the values are none of a verdict, or do not fit together.
+        """
         known = dict(values)
+        for key in ("reasons", "classes"):
+            known[key] = tuple(map(str, known[key]))
         for name in ("before", "after"):
             if known.get(name) is not None:
-                said = dict(known[name])
-                estimate = said.get("estimate")
-                said["estimate"] = None if estimate is None else Estimate(**estimate)
-                for key in ("classes", "confidences"):
-                    said[key] = tuple(said[key])
-                known[name] = Said(**said)
+                known[name] = _said(known[name], len(known["classes"]))
+        if known.get("changed") is not None:
+            known["changed"] = float(known["changed"])
+        known["agreement"] = _numbers(known.get("agreement", {}))
         if known.get("check") is not None:
-            check = dict(known["check"])
-            check |= {name: Counted(**check[name]) for name in ("before", "after")}
-            known["check"] = Checked(**check)
-        for key in ("reasons", "classes"):
-            known[key] = tuple(known[key])
-        if known["verdict"] not in WORDS:
-            raise ValueError(f"no verdict is called {known['verdict']!r}")
+            known["check"] = _checked(known["check"])
+        if known["verdict"] not in WORDS or known["decided_by"] not in get_args(By):
+            raise ValueError(f"no verdict is {known['verdict']!r}, decided by {known['decided_by']!r}")
         return cls(**known)
+
+
+def _said(values: Mapping[str, Any], classes: int) -> Said:
+    known = dict(values)
+    for key in ("classes", "confidences"):
+        known[key] = tuple(map(int, known[key]))
+    if len(known["classes"]) != classes:
+        raise ValueError(f"there are {classes} classes and images of {len(known['classes'])}")
+    if known["estimate"] is not None:
+        found = dict(known["estimate"])
+        estimators = _numbers(found.pop("estimators", {}))
+        known["estimate"] = Estimate(**_numbers(found), estimators=estimators)
+    return Said(**known | {"confidence": float(known["confidence"]), "scores": _numbers(known.get("scores", {}))})
+
+
+def _checked(values: Mapping[str, Any]) -> Checked:
+    before, after = _counted(values["before"]), _counted(values["after"])
+    return Checked(before, after, int(values["better"]), int(values["worse"]), float(values["p_value"]))
+
+
+def _counted(values: Mapping[str, Any]) -> Counted:
+    found = Counted(int(values["correct"]), int(values["images"]), float(values["low"]), float(values["high"]))
+    if not 0 <= found.correct <= found.images or not found.images:
+        raise ValueError(f"{found.correct} of {found.images} images cannot be correct")
+    return found
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -140,7 +179,7 @@ class JudgedImage:
     """One image that somebody should look at."""
 
     image: str  # its name
-    why: Literal["changed", "unsure"]
+    why: Why
     before: str  # the class that the incoming model gives
     before_probability: float
     after: str
@@ -150,6 +189,20 @@ class JudgedImage:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> JudgedImage:
+        """The reverse of `as_json`.
+
+        Raises:
+            One of `UNREADABLE`: the values are none of such an image.
+        """
+        known = dict(values)
+        for key in ("before_probability", "after_probability"):
+            known[key] = float(known[key])
+        if known["why"] not in get_args(Why) or Path(str(known["thumbnail"])).name != str(known["thumbnail"]):
+            raise ValueError(f"no image is shown as {known['why']!r} with the thumbnail {known['thumbnail']!r}")
+        return cls(**known)
 
 
 def read_verdict(run: Path) -> Verdict | None:
@@ -163,15 +216,15 @@ def read_verdict(run: Path) -> Verdict | None:
         return None
     try:
         return Verdict.from_json(found)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except UNREADABLE as error:
         raise CosdaError(f"{run / FOLDER / 'verdict.json'} is damaged: {error!r}.") from None
 
 
 def read_images(run: Path) -> tuple[JudgedImage, ...]:
     """The images that somebody should look at; none where nothing was judged."""
     try:
-        return tuple(JudgedImage(**one) for one in _read(run / FOLDER / "images.json") or ())
-    except TypeError as error:
+        return tuple(JudgedImage.from_json(one) for one in _read(run / FOLDER / "images.json") or ())
+    except UNREADABLE as error:
         raise CosdaError(f"{run / FOLDER / 'images.json'} is damaged: {error!r}.") from None
 
 

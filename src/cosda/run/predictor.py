@@ -96,9 +96,7 @@ class Predictor:
 
     def _read(self, images: Any) -> Domain:
         domain = load_domain([images] if self._is_one(images) else images, labels=False)
-        if (domain.kind == "images") != self.model.preprocessing.of_images:
-            wanted = "images" if self.model.preprocessing.of_images else "feature vectors"
-            raise CosdaError(f"the model takes {wanted}, but got {domain.kind}.")
+        self.model.preprocessing.check_kind(domain.kind)
         return domain
 
     def _is_one(self, images: Any) -> bool:

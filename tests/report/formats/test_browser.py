@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from stored_runs import AMPERSAND, IMAGE, SCRIPT
+from stored_runs import AMPERSAND, IMAGE, REJECTED, SCRIPT, write_adaptation
 
-from cosda.records.run import Run
+from cosda.records.run import Run, find_runs
 from cosda.report import write_report
 from waiting import HANG
 
@@ -312,5 +314,47 @@ def test_a_report_on_banks(browser: Browser, bank_runs: list[Run], tmp_path: Pat
     assert "Base, expert, routed" in opened.inner_text()
     draw_all(page)
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert seen.complaints == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_report_on_one_adaptation(browser: Browser, tmp_path: Path, width: int, scheme: str) -> None:
+    write_adaptation(tmp_path / "run", REJECTED)
+    pixels = np.zeros((96, 96, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "run" / "verdict" / "0.jpg")
+    write_report(find_runs([tmp_path]), tmp_path / "report.html", "html")
+    seen = visit(browser, tmp_path / "report.html", width, color_scheme=scheme)
+    page = seen.page
+    assert page.locator("main .judgement .verdict").inner_text() == "rejected"
+    assert page.locator("main .lineage li").all_inner_texts()[0].startswith("print")
+    assert page.evaluate("document.querySelector('.images img').decode().then(() => true)")
+    assert not page.locator("#filter").is_visible()
+    draw_all(page)
+    assert page.locator("main .plot:has(svg.main-svg)").count() == page.locator("main .plot").count() == 7
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert seen.complaints == []
+    assert len(seen.requests) == 1 + sum(url.startswith(("data:", "blob:")) for url in seen.requests)
+    page.context.close()
+
+
+def test_adaptations_beside_runs_with_labels(
+    browser: Browser, adapted_runs: list[Run], bank_runs: list[Run], tmp_path: Path
+) -> None:
+    write_report([*adapted_runs, *bank_runs], tmp_path / "report.html", "html")
+    seen = visit(browser, tmp_path / "report.html", 1200)
+    page = seen.page
+    page.locator("#filter input[name=words]").fill("nothing has this name")
+    expect(page.locator("#section-1")).not_to_be_visible()
+    expect(page.locator("#adaptations")).to_be_visible()  # the filter is for what is compared
+    page.locator("#adaptations a[href='#adaptation-own-aad-damaged']").click()
+    opened = page.locator("article.run:visible")
+    expect(opened).to_have_count(1)
+    assert "verdict.json is damaged" in opened.inner_text()
+    draw_all(page)
+    assert opened.locator(".plot:has(svg.main-svg)").count() == 4  # routing, losses, two scores
+    page.get_by_role("link", name="← All results").click()
+    expect(page.locator("#adaptations")).to_be_in_viewport()
     assert seen.complaints == []
     page.context.close()

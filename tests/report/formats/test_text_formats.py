@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 TEXTS = ["md", "csv", "tex"]
 
 
-SETS = {"report": "runs", "paper": "paper_runs", "bank": "bank_runs"}
+SETS = {"report": "runs", "paper": "paper_runs", "bank": "bank_runs", "adapted": "adapted_runs"}
 
 
 @pytest.mark.parametrize("name", [*(f"{name}.{format}" for name in SETS for format in TEXTS), "snd.md"])

@@ -24,7 +24,6 @@ from cosda.cli.options import (
 )
 from cosda.cli.progress import open_watcher
 
-
 REJECTED = 3  # exit code
 
 
@@ -52,8 +51,8 @@ def adapt(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="A few labelled images to measure the model on, before and after. They decide the verdict, and nothing "
-            "of the training.",
+            help="A few labelled images to measure the model on, before and after. They decide the verdict, and "
+            "nothing of the training.",
         ),
     ] = None,
     keep_rejected: Annotated[

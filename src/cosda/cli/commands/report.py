@@ -21,7 +21,7 @@ def report(
     """Make tables and figures from run folders.
 
     One self-contained page that works offline, Markdown, CSV, or LaTeX; with the paper's numbers beside ours where it
-    has any.
+    has any. A run of 'cosda adapt' has a page about its verdict.
 
     Example:  cosda report runs -o report.html
     """

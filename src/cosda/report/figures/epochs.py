@@ -138,6 +138,27 @@ def score_curves(run: Run) -> Plot:
     return _each(stretched, timeline(run))
 
 
+def absolute_scores(run: Run, incoming: Mapping[str, float]) -> dict[str, Plot]:
+    """A plot of each label-free score of a run of one stage as it is; epoch 0 is the ``incoming`` model."""
+    time, chosen = timeline(run), chosen_epochs(run)
+    found: dict[str, dict[Step, float | None]] = {}
+    for record in run.of("validation"):
+        for name, value in record["scores"].items():
+            found.setdefault(name, {})[record["stage"], record["epoch"]] = value
+    plots = {}
+    for name, values in found.items():
+        traces = [_line(time, name, values, COLOURS[0])]
+        if name in incoming:
+            before = rounded(incoming[name])
+            traces[0] |= {"x": [0, *traces[0]["x"]], "y": [before, *traces[0]["y"]]}
+            traces.append(_points("incoming model", [(0, before)], {"size": 9, "color": FAINT}))
+        traces.append(_marks(time, {step: values.get(step) for step in chosen.items()}))
+        layout = {**time.layout(), "height": 220, "showlegend": False, "shapes": [], "annotations": []}
+        layout["margin"] = {"l": 46, "r": 12, "t": 12, "b": 44}
+        plots[name] = {"data": traces, "layout": layout}
+    return plots
+
+
 def time_curve(run: Run) -> Plot:
     """Seconds of every epoch; of an epoch that was repeated after a crash, the last time."""
     time = timeline(run)
@@ -174,13 +195,18 @@ def _line(time: Timeline, name: str, values: Mapping[Step, float | None], colour
 
 def _marks(time: Timeline, values: Mapping[Step, float | None]) -> Plot:
     places = [(time.steps.index(step) + 1, rounded(value)) for step, value in values.items() if step in time.steps]
+    ring = {"size": 14, "symbol": "circle-open", "color": CHOSEN_COLOUR, "line": {"width": 3}}
+    return _points("chosen epoch", places, ring)
+
+
+def _points(name: str, places: Sequence[tuple[int, float | None]], marker: Plot) -> Plot:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": "chosen epoch",
+        "name": name,
         "x": [x for x, _ in places],
         "y": [y for _, y in places],
-        "marker": {"size": 14, "symbol": "circle-open", "color": CHOSEN_COLOUR, "line": {"width": 3}},
+        "marker": marker,
         "hoverinfo": "y+name",
     }
 

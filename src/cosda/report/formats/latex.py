@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cosda import metrics
 from cosda.report.formats.base import Format
 from cosda.report.formats.layout import Markup, TextTable, lay_out
 from cosda.report.model import wording
@@ -58,7 +57,12 @@ MARKUP = Markup(plain, bold="\\textbf{{{}}}".format, dagger=r"$^{\dagger}$", bar
 
 def render(contents: Contents) -> str:
     r"""The tables of all runs as a file to ``\input``."""
-    blocks = [HEAD, *(_table(table, table.caption) for table in contents.across)]
+    blocks = [HEAD, *(_table(table, table.caption) for table in contents.overview)]
+    for judged in contents.judged:
+        title = f"Adaptation to {judged.adaptation.domain}: {judged.adaptation.word}"
+        blocks += [_paragraph(title, list(map(plain, wording.judgement(judged.adaptation))))]
+        blocks += [_table(table, f"{title}. {table.title}") for table in judged.tables]
+    blocks += [_table(table, table.caption) for table in contents.across]
     for chapter in contents.chapters:
         facts = " ".join(f"{plain(fact).removesuffix('.')}." for fact in wording.facts(chapter.section))
         title = f"{chapter.section.title} (rule: {chapter.section.select})"
@@ -67,8 +71,11 @@ def render(contents: Contents) -> str:
     if contents.left_out:
         runs = [f"\\texttt{{{plain(p.run.path.name)}}}: {plain(p.reason)}." for p in contents.left_out]
         blocks += [_paragraph("Runs that could not be read", runs)]
-    meanings = [f"\\emph{{{plain(m.title)}}}: {plain(m.meaning)}" for m in metrics.MEASURES.values()]
-    blocks += [_paragraph("What the numbers mean", [plain(wording.HOW_TO_READ), *meanings])]
+    found = wording.meanings(bool(contents.judged), bool(contents.chapters))
+    meanings = [f"\\emph{{{plain(title)}}}: {plain(meaning)}" for title, meaning in found.items()]
+    how = [wording.OF_NUMBERS] if contents.judged else []
+    how += [wording.HOW_TO_READ] if contents.chapters or not contents.judged else []
+    blocks += [_paragraph("What the numbers mean", [*map(plain, how), *meanings])]
     return "\n\n".join(blocks) + "\n"
 
 

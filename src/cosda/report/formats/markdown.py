@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cosda import metrics
 from cosda.report.formats.base import Format
 from cosda.report.formats.layout import Markup, lay_out
 from cosda.report.model import wording
 from cosda.report.model.table import Table
-from cosda.report.tables.contents import Chapter, Contents
+from cosda.report.tables.contents import Chapter, Contents, JudgedRun
 
 
 def plain(text: str) -> str:
@@ -25,6 +24,10 @@ MARKUP = Markup(plain, bold="**{}**".format, dagger="†", bar=" \\| ")
 def render(contents: Contents) -> str:
     """The tables of all runs, with the rules they were made under, as GitHub-flavoured Markdown."""
     lines = ["# cosda report", ""]
+    for table in contents.overview:
+        lines += [f"## {plain(table.title)}", "", *_table(table)]
+    for judged in contents.judged:
+        lines += _adaptation(judged)
     for table in contents.across:
         lines += [f"## {plain(table.caption)}", "", *_table(table)]
     for chapter in contents.chapters:
@@ -33,9 +36,25 @@ def render(contents: Contents) -> str:
         lines += ["## Runs that could not be read", ""]
         lines += [f"- {_code(problem.run.path.name)}: {plain(problem.reason)}" for problem in contents.left_out]
         lines += [""]
-    lines += ["## What the numbers mean", "", wording.HOW_TO_READ, ""]
-    lines += [f"- **{plain(measure.title)}**: {plain(measure.meaning)}" for measure in metrics.MEASURES.values()]
+    lines += ["## What the numbers mean", ""]
+    lines += [wording.OF_NUMBERS, ""] if contents.judged else []
+    lines += [wording.HOW_TO_READ, ""] if contents.chapters or not contents.judged else []
+    meanings = wording.meanings(bool(contents.judged), bool(contents.chapters))
+    lines += [f"- **{plain(title)}**: {plain(meaning)}" for title, meaning in meanings.items()]
     return "\n".join(lines) + "\n"
+
+
+def _adaptation(judged: JudgedRun) -> list[str]:
+    """What a reader must know of one adaptation: verdict, reasons, numbers, images to look at."""
+    adaptation = judged.adaptation
+    title = f"Adaptation to {adaptation.domain}: {adaptation.word}"
+    lines = [f"### {plain(title)}", "", *(f"- {plain(fact)}" for fact in wording.judgement(adaptation)), ""]
+    for table in judged.tables:
+        lines += [f"#### {plain(table.title)}", "", *_table(table)]
+    if adaptation.images:
+        rows = [tuple(map(plain, wording.image(image))) for image in adaptation.images]
+        lines += ["#### Images to look at", "", _line(wording.OF_IMAGES), _line(["---"] * 4), *map(_line, rows), ""]
+    return lines
 
 
 def _chapter(chapter: Chapter) -> list[str]:

@@ -9,11 +9,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cosda import metrics
 from cosda.report.figures import FIGURES
 from cosda.report.figures.base import Figure
 from cosda.report.figures.style import Palette, Plot, palette
 from cosda.report.figures.trade_off import trade_off_over_pairs
+from cosda.report.formats.adaptation_pages import adaptation_pages
 from cosda.report.formats.run_pages import run_pages
 from cosda.report.model import numbers, wording
 from cosda.report.model.groups import Section
@@ -51,17 +51,19 @@ def page(contents: Contents) -> str:
         chain=chain,
         searched=searched,
         seeds_behind=seeds_behind,
+        share="{:.0%}".format,
     )
     return environment.get_template("page.html.jinja").render(
         contents=contents,
-        benchmarks=list(dict.fromkeys(section.benchmark for section in contents.sections)),
+        benchmarks=_benchmarks(contents),
         choices=_choices(contents.sections),
         across=[(table, trade_off_over_pairs(table, colours)) for table in contents.across],
         chapters=[
             (chapter, section_figures(chapter.section, colours), pages)
             for chapter, pages in zip(contents.chapters, run_pages(contents.sections), strict=True)
         ],
-        measures=metrics.MEASURES.values(),
+        pages_of_adaptations=adaptation_pages(contents.judged),
+        meanings=wording.meanings(bool(contents.judged), bool(contents.chapters)),
         plots=plots,
         plotly=Markup(get_plotlyjs()),
     )
@@ -94,6 +96,12 @@ def script_json(value: Any) -> Markup:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
+
+
+def _benchmarks(contents: Contents) -> list[str]:
+    """What the report is about: benchmarks, and domains that a model was adapted to."""
+    found = [one.adaptation.domain for one in contents.judged]
+    return list(dict.fromkeys([*found, *(section.benchmark for section in contents.sections)]))
 
 
 def _choices(sections: Sequence[Section]) -> dict[str, list[str]]:

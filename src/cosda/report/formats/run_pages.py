@@ -44,15 +44,25 @@ class RunPage:
 
     @property
     def settings(self) -> str:
-        """Every setting in a line: its name, its value and where the value comes from."""
-        origins = self.run.config.get("origins") or {}
-        settings = flatten(self.run.config["settings"])
-        return _lines([(key, show(value), str(origins.get(key, ""))) for key, value in settings.items()])
+        """Every setting in a line."""
+        return settings_of(self.run)
 
     @property
     def environment(self) -> str:
         """Versions and machine, one in a line."""
-        return _lines([(key, show(value)) for key, value in flatten(self.run.environment).items()])
+        return environment_of(self.run)
+
+
+def settings_of(run: Run) -> str:
+    """Every setting in a line: its name, its value and where the value comes from."""
+    origins = run.config.get("origins") or {}
+    settings = flatten(run.config["settings"])
+    return _lines([(key, show(value), str(origins.get(key, ""))) for key, value in settings.items()])
+
+
+def environment_of(run: Run) -> str:
+    """Versions and machine, one in a line."""
+    return _lines([(key, show(value)) for key, value in flatten(run.environment).items()])
 
 
 def _lines(texts: Sequence[tuple[str, ...]]) -> str:
@@ -66,18 +76,18 @@ def _lines(texts: Sequence[tuple[str, ...]]) -> str:
 def run_pages(sections: Sequence[Section]) -> list[list[RunPage]]:
     """The pages of all runs, by section."""
     runs = [[(run, group) for group in section.groups for run in group.runs] for section in sections]
-    anchors = _anchors([run for found in runs for run, _ in found])
+    anchors = anchors_of([run for found in runs for run, _ in found], "run")
     return [
         [_page(next(anchors), run, section, group) for run, group in found]
         for section, found in zip(sections, runs, strict=True)
     ]
 
 
-def _anchors(runs: Sequence[Run]) -> Iterator[str]:
-    """``run-`` and the folder's name without what an address cannot hold; a number where two would be equal."""
+def anchors_of(runs: Sequence[Run], kind: str) -> Iterator[str]:
+    """The kind of page and the folder's name without what an address cannot hold; a number where two would be equal."""
     seen: dict[str, int] = {}
     for run in runs:
-        anchor = "run-" + re.sub(r"[^A-Za-z0-9.+_-]+", "-", run.path.name)
+        anchor = f"{kind}-" + re.sub(r"[^A-Za-z0-9.+_-]+", "-", run.path.name)
         seen[anchor] = seen.get(anchor, 0) + 1
         yield anchor if seen[anchor] == 1 else f"{anchor}~{seen[anchor]}"
 
@@ -95,16 +105,16 @@ def _page(anchor: str, run: Run, section: Section, group: Group) -> RunPage:
         run=run,
         section=section,
         group=group,
-        matrix=_readable(_matrix, run),
-        experts=_readable(_experts, run),
-        selection=_readable(_selection, run),
-        speed=_readable(_speed, run),
-        panels=(*(panel for panel in curves if not panel.is_empty), *_routing(run), *confusions),
+        matrix=readable(_matrix, run),
+        experts=readable(_experts, run),
+        selection=readable(_selection, run),
+        speed=readable(speed, run),
+        panels=(*(panel for panel in curves if not panel.is_empty), *routing_panels(run), *confusions),
         notes=notes,
     )
 
 
-def _readable(make: Callable[[Run], TextTable | None], run: Run) -> TextTable | None:
+def readable(make: Callable[[Run], TextTable | None], run: Run) -> TextTable | None:
     """A table, or none of a run whose records are damaged: its state says so already."""
     try:
         return make(run)
@@ -151,19 +161,20 @@ def _selection(run: Run) -> TextTable | None:
     return TextTable(("stage", "rule", "epoch", "regret", "rank correlation"), tuple(rows), names=2) if rows else None
 
 
-def _speed(run: Run) -> TextTable | None:
+def speed(run: Run) -> TextTable | None:
+    """Time and memory of each stage; None where none is recorded."""
     by_step: dict[tuple[int, int], Mapping[str, float]] = {(f["stage"], f["epoch"]): f for f in run.timing}
     rows = []
     for stage in sorted({stage for stage, _ in by_step}):
         facts = [by_step[step] for step in sorted(by_step) if step[0] == stage]
-        speed = images_per_second(facts)
+        pace = images_per_second(facts)
         rows.append(
             (
                 stage_names(run.domains)[stage],
                 str(len(facts)),
                 f"{sum(fact['seconds'] for fact in facts):.2f}",
                 f"{seconds_per_epoch(facts):.3f}",
-                EMPTY if speed is None else f"{speed:.0f}",
+                EMPTY if pace is None else f"{pace:.0f}",
                 f"{max(fact['peak_bytes'] for fact in facts) / 2**20:.0f}",
             )
         )
@@ -171,7 +182,7 @@ def _speed(run: Run) -> TextTable | None:
     return TextTable(header, tuple(rows)) if rows else None
 
 
-def _routing(run: Run) -> list[Panel]:
+def routing_panels(run: Run) -> list[Panel]:
     """Of a domain bank, which experts images went to."""
     banked = any(run.of("routing"))
     return [panel_of("Routing after the last measured stage", lambda run: routing_map([run]), run)] if banked else []

@@ -34,3 +34,8 @@ def show_published(cell: Cell, column: Column) -> str:
         return ""
     shown = show(cell.published, column)
     return shown if cell.difference is None else f"{shown} ({show(cell.difference, replace(column, signed=True))})"
+
+
+def show_p(p: float) -> str:
+    """A p-value with three decimals."""
+    return "p < 0.001" if p < 0.0005 else f"p = {p:.3f}"

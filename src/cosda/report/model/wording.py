@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from cosda.metrics import MEASURES
+from cosda.records.verdict import Checked, JudgedImage, Verdict
+from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.groups import Section
+from cosda.report.model.numbers import show_p
 from cosda.validators import VALIDATORS
 
 HOW_TO_READ = (
@@ -10,6 +14,22 @@ HOW_TO_READ = (
     "A ± B is the mean and the sample standard deviation over the seeds; a single seed has no ±. "
     "Bold is the best mean of its column; † marks a difference from it that may be chance."
 )
+
+OF_ADAPTATIONS = {
+    "Estimated accuracy": "What share of the new images the model is likely to classify correctly. Nobody measured it: "
+    "it follows from how the model answers, and from how it answered images that it was calibrated on. In nine of "
+    "ten cases the true accuracy lies in the interval.",
+    "Class changed": "The share of the new images to which the adapted model gives another class.",
+    "Agreement": "The share of images to which both give the same class. Images of earlier domains are gone; images "
+    "that are made from their profiles stand in for them. Little agreement there means that something is forgotten.",
+    "Confidence": "The mean probability of the class that the model gives. It rises with nearly every adaptation, also "
+    "with a harmful one.",
+    "Check": "Accuracy on labelled images that somebody gave, with its interval (Clopper and Pearson, 95 %), and the "
+    "exact paired test: how likely such a difference is by chance.",
+}
+NO_ESTIMATE = "the model has no calibrated profile"
+OF_IMAGES = ("image", "why", "before", "after")
+OF_NUMBERS = "Accuracies, confidence and agreement are in percent, changes in percentage points."
 
 
 def headline(section: Section) -> str:
@@ -48,3 +68,57 @@ def facts(section: Section) -> list[str]:
         f"Protocol: {section.protocol}: {about}" if about else f"Protocol: {section.protocol}",
         f"Selection rule: {section.select}: {selection(section.select)}",
     ]
+
+
+def decided(verdict: Verdict) -> str:
+    """What a verdict rests on."""
+    return {
+        "estimates": "decided by estimates without labels",
+        "check": "decided by the labelled images",
+        "guard": "decided by the guard of the training",
+    }[verdict.decided_by]
+
+
+def paired(check: Checked) -> str:
+    """What became of the images of a check."""
+    return f"{check.better} better, {check.worse} worse, {show_p(check.p_value)}"
+
+
+def judgement(adaptation: Adaptation) -> list[str]:
+    """What is known of an adaptation, one fact a line: why the verdict is so, and where the model comes from."""
+    verdict, facts = adaptation.verdict, [*adaptation.problems]
+    if verdict is not None:
+        facts += [*verdict.reasons, f"{decided(verdict).capitalize()}.", next_step(verdict)]
+    return [*facts, f"Lineage: {lineage(adaptation)}.", f"Run: {adaptation.run.path.name}."]
+
+
+def image(judged: JudgedImage) -> tuple[str, str, str, str]:
+    """A row under `OF_IMAGES`."""
+    why = {"changed": "its class changed", "unsure": "least confident"}[judged.why]
+    before = f"{judged.before} ({judged.before_probability:.0%})"
+    return judged.image, why, before, f"{judged.after} ({judged.after_probability:.0%})"
+
+
+def lineage(adaptation: Adaptation) -> str:
+    """The chain of steps that led to the model, in one line."""
+    texts = []
+    for step in adaptation.lineage:
+        facts = ", ".join(filter(None, (step.how, step.date, step.verdict)))
+        texts.append(f"{step.name} ({facts})" if facts else step.name)
+    return " → ".join(texts)
+
+
+def meanings(adaptations: bool, chains: bool) -> dict[str, str]:
+    """What the numbers of a report mean, by their names."""
+    measures = {measure.title: measure.meaning for measure in MEASURES.values()}
+    return (OF_ADAPTATIONS if adaptations else {}) | (measures if chains or not adaptations else {})
+
+
+def next_step(verdict: Verdict) -> str:
+    """What to do now."""
+    return {
+        "accepted": "Next: use the adapted model. To go back, use the older folder, which is as it was.",
+        "doubtful": "Next: look at the images below, or check with a few labelled ones (--check FOLDER). Until then "
+        "the older folder is the safe choice.",
+        "rejected": "Next: go on with the older folder, which is as it was. The reasons say what to change.",
+    }[verdict.verdict]

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cosda.records.run import Run
+from cosda.report.model.adaptations import Adaptation, split_adaptations
 from cosda.report.model.groups import Problem, Section, group_runs
 from cosda.report.model.table import Table
 from cosda.report.tables import TABLES
+from cosda.report.tables.adaptations import overview, tables_of
 from cosda.report.tables.notes import section_notes, with_notes
 
 
@@ -22,10 +24,20 @@ class Chapter:
 
 
 @dataclass(frozen=True)
+class JudgedRun:
+    """An adaptation without labels and its tables."""
+
+    adaptation: Adaptation
+    tables: tuple[Table, ...]
+
+
+@dataclass(frozen=True)
 class Contents:
     """What a report shows in numbers."""
 
     runs: int  # how many there are, those left out included
+    overview: tuple[Table, ...]  # of all adaptations without labels
+    judged: tuple[JudgedRun, ...]
     across: tuple[Table, ...]  # tables over several sections
     chapters: tuple[Chapter, ...]
     left_out: tuple[Problem, ...]  # runs that belong to no section
@@ -38,18 +50,21 @@ class Contents:
     @property
     def tables(self) -> list[Table]:
         """Every table, in the order of the report."""
-        return [*self.across, *(table for chapter in self.chapters for table in chapter.tables)]
+        judged = [table for one in self.judged for table in one.tables]
+        return [*self.overview, *judged, *self.across, *(table for one in self.chapters for table in one.tables)]
 
 
 def contents(runs: Sequence[Run], select: str | None = None) -> Contents:
     """The tables of all runs; under another selection rule, if ``select`` names one."""
-    grouped = group_runs(runs, select)
+    adaptations, others = split_adaptations(runs)
+    judged = tuple(JudgedRun(adaptation, tuple(tables_of(adaptation))) for adaptation in adaptations)
+    grouped = group_runs(others, select)
     across = [with_notes(table, empty_cells=True) for table in _tables(grouped.sections, per_section=False)]
     chapters = []
     for section in grouped.sections:
         tables = [with_notes(table, empty_cells=False) for table in _tables([section], per_section=True)]
         chapters.append(Chapter(section, tuple(tables), section_notes(section, tables)))
-    return Contents(len(runs), tuple(across), tuple(chapters), grouped.left_out)
+    return Contents(len(runs), tuple(overview(adaptations)), judged, tuple(across), tuple(chapters), grouped.left_out)
 
 
 def _tables(sections: Sequence[Section], per_section: bool) -> list[Table]:

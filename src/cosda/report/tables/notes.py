@@ -8,7 +8,7 @@ from dataclasses import replace
 from cosda.files import flatten
 from cosda.records.run import Run
 from cosda.report.model.groups import NOT_FINISHED, Section
-from cosda.report.model.numbers import EMPTY
+from cosda.report.model.numbers import EMPTY, show_p
 from cosda.report.model.published import NETWORKS
 from cosda.report.model.settings import show
 from cosda.report.model.significance import FEWEST
@@ -61,11 +61,6 @@ def _results(column: str, measure: str, tests: list[PairedTest]) -> str:
         for test in tests
     ]
     return f"{name}, against {tests[0].reference}: {'; '.join(results)}."
-
-
-def show_p(p: float) -> str:
-    """A p-value with three decimals."""
-    return "p < 0.001" if p < 0.0005 else f"p = {p:.3f}"
 
 
 def _on_the_paper(table: Table) -> list[str]:
