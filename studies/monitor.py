@@ -12,20 +12,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from tables import markdown, put_into
+from torch import Tensor, nn
 
 import cosda
+from cosda.data.cache import content_key
 from cosda.data.domain import Benchmark, everything
-from cosda.data.loader import open_loader
+from cosda.data.loader import Loader, open_loader
 from cosda.judge.drift import Seen, compare, corrected
-from cosda.models.experts import DomainBank
 from cosda.models.profile import PLACES, DomainProfile, group_means
+from cosda.models.router import Gauge
 from cosda.run.evaluate import EVALUATION_BATCH
+from cosda.run.features import featurise
 from cosda.run.prepare import readable
 from cosda.run.profile import later_places, routing_statistics
 from cosda.run.source import split_off
@@ -33,6 +37,7 @@ from cosda.run.source import split_off
 ALPHA = 0.05
 HALVINGS = 100  # of each domain
 HOLDOUT = 0.5
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -50,25 +55,43 @@ class Family:
         return tuple(self.trained)
 
 
-def family(name: str, benchmark: Benchmark, out: Path, late: bool, **options: object) -> Family:
-    """Train the models, and look at all images with each of them."""
+def family(name: str, benchmark: Benchmark, out: Path, late: bool | None, **options: Any) -> Family:
+    """Train the models, and look at all images with each of them.
+
+    ``late`` is None where whole networks are trained. Otherwise the encoder is frozen: it says whether early layers or
+    features are the routing statistics.
+    """
     seen: dict[tuple[str, str], Seen] = {}
+    early: dict[str, Tensor] = {}
     trained, unseen = {}, {}
     machine = cosda.Machine(threads=1, cache=out / "cache")
     for source in benchmark.domains:
         settings = {"source.holdout": HOLDOUT}
-        result = cosda.train_source(benchmark, source, out=out, settings=settings, machine=machine, **options)  # type: ignore[arg-type]
-        model = result.model
-        bank = DomainBank(model.network, (), late)
+        model = cosda.train_source(benchmark, source, out=out, settings=settings, machine=machine, **options).model
         trained[source], _ = split_off(benchmark[source].train, HOLDOUT, 0)
         unseen[source] = np.setdiff1d(everything(len(benchmark[source])), trained[source])
         for domain in benchmark:
-            packed = readable(domain, model.preprocessing.size, machine, cosda.Watcher()).domain
-            whole = cosda.Domain(domain.name, packed.items, None, packed.train, everything(len(packed)))
-            images = open_loader(whole, "test", model.preprocessing, torch.device("cpu"), EVALUATION_BATCH)
-            early = routing_statistics(bank.gauge, images)
-            seen[source, domain.name] = {"early": early, **later_places(model.network, images)}
+            images = readable(domain, model.preprocessing.size, machine, cosda.Watcher()).domain
+            if late is None or (not late and domain.name not in early):  # a frozen encoder is the same for all sources
+                early[domain.name] = routing_statistics(Gauge(model.network.encoder), whole(images, model))
+            network = model.network
+            if late is not None:
+                key = content_key(domain, out / "cache")
+                images = featurise(
+                    images, key, network.encoder, model.preprocessing, CPU, out / "cache", cosda.Watcher()
+                )
+                network = network.with_encoder(nn.Identity())
+            if late:
+                early[domain.name] = routing_statistics(Gauge(nn.Identity(), late=True), whole(images, model))
+            later = later_places(network, whole(images, model))
+            seen[source, domain.name] = {"early": early[domain.name], **later}
     return Family(name, seen, trained, unseen)
+
+
+def whole(domain: cosda.Domain, model: cosda.Model) -> Loader:
+    """All images of a domain."""
+    domain = replace(domain, test=everything(len(domain)))
+    return open_loader(domain, "test", model.preprocessing, CPU, EVALUATION_BATCH)
 
 
 def rows_of(seen: Seen, positions: np.ndarray) -> Seen:
@@ -155,7 +178,7 @@ def by_place(models: Sequence[Family], images: int) -> list[list[str]]:
 
 def main(out: Path, office: Path | None, into: Path | None) -> None:
     """All families, and both tables."""
-    models = [family("digits", cosda.load_benchmark("digits"), out, late=False)]
+    models = [family("digits", cosda.load_benchmark("digits"), out, late=None)]
     if office is not None:
         benchmark, options = cosda.load_benchmark(office), {"encoder": "lite0", "freeze_encoder": True}
         models.append(family("Office-31, frozen features of lite0", benchmark, out, late=True, **options))

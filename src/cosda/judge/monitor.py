@@ -111,8 +111,8 @@ def _estimate(bank: DomainBank, network: Network, images: Loader) -> Estimate | 
     if own is None or own.calibration is None:
         return None
     answers = look(told(network, own.name), images)
-    far = distance(network, images, own.late)
-    return fitted().accuracy(gathered(answers, answers, own.calibration, far, {}), "before")
+    far = distance(bank, images, frozen=False)  # the loader gives images, whatever was frozen in training
+    return fitted().accuracy(gathered(answers, answers, own.calibration) | {"distance": far}, "before")
 
 
 def _as_bank(network: Network) -> DomainBank:

@@ -1,0 +1,53 @@
+"""The study behind docs/monitor.md, on made-up images."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+ROOT = Path(__file__).parents[1]
+PLACES = ("early", "features", "predictions")
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch):
+    """The script as a module."""
+    monkeypatch.syspath_prepend(str(ROOT / "studies"))
+    sys.modules.pop("monitor", None)
+    import monitor  # type: ignore[import-not-found]
+
+    yield monitor
+    del sys.modules["monitor"]
+
+
+def made_up(shift: float, seed: int) -> dict[str, Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    return {place: torch.randn(400, 5, generator=rng) + shift for place in PLACES}
+
+
+def test_the_tables_tell_false_alarms_and_shifts(study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "HALVINGS", 10)
+    shifts = {"one": 0.0, "two": 2.0}
+    seen = {(a, b): made_up(shift, number) for a in shifts for number, (b, shift) in enumerate(shifts.items())}
+    parts = [dict.fromkeys(shifts, half) for half in np.split(np.arange(400), 2)]
+    family = study.Family("made up", seen, *parts)
+    head, few, many = study.shown([family], (20, 100))
+    assert head == ["data", "new images", "false alarms", "shifts found", "worst pair"]
+    assert few == ["made up", "20", "0.0 (20)", "0.0 (20)", "one → two 0"]  # a single group cannot tell
+    assert many[:2] + many[3:] == ["made up", "100", "100.0 (20)", ""]
+    assert float(many[2].split()[0]) <= 20
+    rows = study.by_place([family], 100)
+    assert rows[0][3:] == list(PLACES)
+    assert [row[2] for row in rows[1:]] == ["false alarms", "found"] * 2
+    assert rows[2][3:] == ["100.0 (20)"] * 3
+
+
+def test_the_page_has_the_marks_that_the_study_writes_to() -> None:
+    text = (ROOT / "docs/monitor.md").read_text(encoding="utf-8")
+    for name in ("monitor", "places"):
+        assert f"<!-- {name} -->\n\n| " in text
