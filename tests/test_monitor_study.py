@@ -32,19 +32,21 @@ def made_up(shift: float, seed: int) -> dict[str, Tensor]:
 
 def test_the_tables_tell_false_alarms_and_shifts(study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "HALVINGS", 10)
+    monkeypatch.setattr(study, "SHIFTED", 6)
     shifts = {"one": 0.0, "two": 2.0}
     seen = {(a, b): made_up(shift, number) for a in shifts for number, (b, shift) in enumerate(shifts.items())}
     parts = [dict.fromkeys(shifts, half) for half in np.split(np.arange(400), 2)]
     family = study.Family("made up", seen, *parts)
-    head, few, many = study.shown([family], (20, 100))
-    assert head == ["data", "new images", "false alarms", "shifts found", "worst pair"]
-    assert few == ["made up", "20", "0.0 (20)", "0.0 (20)", "one → two 0"]  # a single group cannot tell
-    assert many[:2] + many[3:] == ["made up", "100", "100.0 (20)", ""]
+    few, many = (study.shown("made up", count, list(study.halvings(family, count, "unseen"))) for count in (20, 100))
+    assert few == ["made up", "20", "0.0 (20)", "0.0 (12)", "one → two 0"]  # a single group cannot tell
+    assert many[3:] == ["100.0 (12)", ""]
     assert float(many[2].split()[0]) <= 20
-    rows = study.by_place([family], 100)
-    assert rows[0][3:] == list(PLACES)
-    assert [row[2] for row in rows[1:]] == ["false alarms", "found"] * 2
-    assert rows[2][3:] == ["100.0 (20)"] * 3
+    made = study.tables([family])
+    assert " | ".join(many) in made["monitor"]
+    head, _, *rows = made["places"].splitlines()
+    assert head == "| data | profile made of |  | early | features | predictions |"
+    assert [row.split(" | ")[2] for row in rows] == ["false alarms", "found"] * 2
+    assert rows[1].endswith("| found | 100.0 (12) | 100.0 (12) | 100.0 (12) |")
 
 
 def test_the_page_has_the_marks_that_the_study_writes_to() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -35,10 +36,17 @@ def p_value(known: Tensor, new: Tensor) -> float:
     directions, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
     variances = sizes.square()
     white = directions * (variances / (variances + RIDGE * variances.mean() + 1e-300)).sqrt()
-    roles = torch.cat([torch.full((len(known),), -1 / len(known)), torch.full((len(new),), 1 / len(new))]).double()
-    deals = torch.rand(DEALS, len(roles), generator=stream(len(known), "deals", len(new))).argsort(dim=1)
-    found, by_chance = ((heaps @ white).square().sum(dim=-1) for heaps in (roles, roles[deals]))
-    return (1 + int((by_chance >= found * (1 - 1e-9)).sum())) / (1 + DEALS)
+    apart = (_deals(len(known), len(new), DEALS) @ white).square().sum(dim=1)
+    # The first is no deal but what was found; it counts as one, so that no p-value is 0.
+    return float((apart >= apart[0] * (1 - 1e-9)).double().mean())
+
+
+@lru_cache(maxsize=16)
+def _deals(known: int, new: int, count: int) -> Tensor:
+    """Weights (1 + count, N + M) of groups in the way from one heap's mean to the other's: as it is, then as dealt."""
+    roles = torch.cat([torch.full((known,), -1 / known), torch.full((new,), 1 / new)]).double()
+    dealt = torch.rand(count, known + new, generator=stream(known, "deals", new)).argsort(dim=1)
+    return torch.cat([roles[None], roles[dealt]])
 
 
 def enough(known: int, new: int, alpha: float) -> bool:
