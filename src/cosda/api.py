@@ -22,6 +22,10 @@ from cosda.data.cache import Packed
 from cosda.data.domain import Benchmark, Domain, everything
 from cosda.data.inputs import DataLike, load_domain
 from cosda.data.loader import Loader, open_loader
+from cosda.data.pictures import picture
+from cosda.data.readers import listed
+from cosda.deploy import export as deploy
+from cosda.deploy.export import Exported
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.judge.check import compare
@@ -30,8 +34,10 @@ from cosda.models.artifact import Model, load, load_like
 from cosda.models.calibration import calibrate
 from cosda.models.experts import DomainBank
 from cosda.models.network import Network, to_device
+from cosda.records.images import ComparedImage
 from cosda.records.run import Run
 from cosda.records.verdict import Verdict, read_verdict
+from cosda.report.diff.changes import Diff
 from cosda.run.answers import answering, answers, routes
 from cosda.run.chain import carried_path, execute
 from cosda.run.evaluate import EVALUATION_BATCH, confusion, counts, outputs, predicted_classes, told
@@ -399,6 +405,64 @@ def predict(
     return predictions
 
 
+def diff(
+    a: Model | str | Path,
+    b: Model | str | Path,
+    data: DataLike,
+    *,
+    domain: str | None = None,
+    pictures: int = 0,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Diff:
+    """Which images change class when model ``b`` takes the place of model ``a``.
+
+    Args:
+        a: a model, or its folder.
+        b: another one of the same classes.
+        data: the images. Folder names and labels mean nothing here and are not read.
+        domain: the domain that they are from, as for `predict`; both models are told.
+        pictures: of how many images to keep a small picture, the most confident changes first.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: wrong input, or models of different classes.
+
+    Example:
+        >>> cosda.diff("office-model", "adapted-model", "photos/warehouse").pairs
+    """
+    names = ["a model" if isinstance(model, Model) else str(model) for model in (a, b)]
+    a, b = _model(a), _model(b)
+    _check_same_classes(a, b)
+    images = load_domain(data, labels=False)
+    first = predict(a, images, domain=domain, machine=machine, watcher=watcher)
+    second = predict(b, images, domain=domain, machine=machine)  # what cannot be read has been told
+    changed = [
+        (ComparedImage(before.image, *before.top(1)[0], *after.top(1)[0]), position)
+        for position, (before, after) in enumerate(zip(first, second, strict=True))
+        if before.class_name != after.class_name
+    ]
+    changed.sort(key=lambda change: -change[0].before_probability * change[0].after_probability)
+    skipped = {one.image: one.skipped for one in first if one.skipped}
+    kept = {change.image: picture(images, position) for change, position in changed[:pictures]}
+    return Diff(
+        a=names[0],
+        b=names[1],
+        images=len(first) - len(skipped),
+        changed=tuple(change for change, _ in changed),
+        skipped=skipped,
+        pictures={image: content for image, content in kept.items() if content is not None},
+    )
+
+
+def _check_same_classes(a: Model, b: Model) -> None:
+    alone = [sorted(set(one.classes) - set(other.classes)) for one, other in ((a, b), (b, a))]
+    if any(alone):
+        only = "; ".join(f"only {name} has {listed(names)}" for name, names in zip("AB", alone, strict=True) if names)
+        raise CosdaError(f"only models of the same classes can be compared: {only}.")
+
+
 def profile(
     model: Model | str | Path,
     data: DataLike,
@@ -454,6 +518,47 @@ def profile(
             logits = torch.cat([output.logits.cpu() for _, output in outputs(told(network, name), loader)])
             made = replace(made, calibration=calibrate(logits, truth, held_out=True))
     return model.with_profile(made)
+
+
+def export(
+    model: Model | str | Path,
+    to: str | Path,
+    *,
+    format: str | None = None,
+    domain: str | None = None,
+    experts: str = "together",
+    verify: DataLike | None = None,
+    overwrite: bool = False,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Exported:
+    """Write a model as a file that runs without cosda, once the file has shown that it says what the model says.
+
+    Args:
+        model: a model, or its folder.
+        to: the file; with ``experts="separate"`` a folder.
+        format: ``onnx``, ``torch-export`` or ``torchscript``; by default the one that the ending names: ``.onnx``,
+            ``.pt2``, ``.pt``.
+        domain: which mask to use, for a model that has one for each domain; of a domain bank, the one whose expert is
+            wanted alone.
+        experts: of a domain bank, ``together`` in one graph that routes, or ``separate``, each in a file of its own
+            beside the router's.
+        verify: images on which the file is tried; by default some that come with cosda, and noise.
+        overwrite: replace what was exported there before.
+        machine: threads and cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: an impossible request; or the file differs from the model in a class, or by more than 0.0001 in a
+            probability. Nothing is then written.
+
+    Example:
+        >>> cosda.export("adapted-model", "model.onnx", verify="photos/today").difference
+    """
+    place = Path(to).expanduser()
+    return deploy.export(
+        _model(model), place, format, domain, experts, verify, overwrite, machine or Machine(), watcher
+    )
 
 
 @contextmanager

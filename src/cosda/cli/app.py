@@ -57,7 +57,7 @@ def build_app(commands: Iterable[Callable[..., None]]) -> typer.Typer:
     )
     app.callback(help=app.info.help)(options)
     for command in commands:
-        app.command()(command)
+        app.command(command.__name__.rstrip("_"))(command)  # a word that Python keeps for itself has a _
     return app
 
 

@@ -71,6 +71,8 @@ class Loading:
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
+            envvar="COSDA_BUILD",
+            show_envvar=False,
             help="For a model of your own code: the function that builds it, which is run. Default: $COSDA_BUILD.",
         ),
     ] = None
