@@ -13,26 +13,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosda.api import Check, Evaluation, Result, adapt, evaluate, predict, profile, run_chain, train_source
+    from cosda.api import (
+        Check,
+        Evaluation,
+        Result,
+        adapt,
+        diff,
+        evaluate,
+        export,
+        predict,
+        profile,
+        run_chain,
+        train_source,
+    )
     from cosda.config.request import Options
     from cosda.data.benchmarks import load as load_benchmark
     from cosda.data.domain import Benchmark, Domain, Files, Images, Items
     from cosda.data.inputs import load_domain
     from cosda.data.torch_dataset import Indexable
+    from cosda.deploy.export import Exported
     from cosda.errors import CosdaError
     from cosda.methods import METHODS
     from cosda.methods.base import Group, Method, Progress, TargetImages
     from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
     from cosda.models.calibration import Calibration
+    from cosda.models.history import history
     from cosda.models.importing import import_model
     from cosda.models.network import Network
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
+    from cosda.records.images import ComparedImage
+    from cosda.records.lineage import Step
     from cosda.records.run import RoutedImages, Run, find_runs
     from cosda.records.verdict import Checked, Counted, Estimate, Said, Verdict
     from cosda.report import write_report
+    from cosda.report.diff.changes import Diff
+    from cosda.report.diff.files import write_diff
     from cosda.run.machine import Machine
     from cosda.run.predictions import Prediction, Route
     from cosda.run.predictor import Predictor
@@ -50,12 +68,15 @@ _PLACES = {
     "Calibration": "cosda.models.calibration",
     "Check": "cosda.api",
     "Checked": "cosda.records.verdict",
-    "Counted": "cosda.records.verdict",
+    "ComparedImage": "cosda.records.images",
     "CosdaError": "cosda.errors",
+    "Counted": "cosda.records.verdict",
+    "Diff": "cosda.report.diff.changes",
     "Domain": "cosda.data.domain",
     "DomainProfile": "cosda.models.profile",
     "Estimate": "cosda.records.verdict",
     "Evaluation": "cosda.api",
+    "Exported": "cosda.deploy.export",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
     "Images": "cosda.data.domain",
@@ -76,12 +97,16 @@ _PLACES = {
     "RoutedImages": "cosda.records.run",
     "Run": "cosda.records.run",
     "Said": "cosda.records.verdict",
+    "Step": "cosda.records.lineage",
     "TargetImages": "cosda.methods.base",
     "Verdict": "cosda.records.verdict",
     "Watcher": "cosda.watch",
     "adapt": "cosda.api",
+    "diff": "cosda.api",
     "evaluate": "cosda.api",
+    "export": "cosda.api",
     "find_runs": "cosda.records.run",
+    "history": "cosda.models.history",
     "import_model": "cosda.models.importing",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
@@ -92,6 +117,7 @@ _PLACES = {
     "setting": "cosda.settings",
     "train_source": "cosda.api",
     "wrap": "cosda.models.wrap",
+    "write_diff": "cosda.report.diff.files",
     "write_report": "cosda.report",
 }
 
@@ -103,12 +129,15 @@ __all__ = [
     "Calibration",
     "Check",
     "Checked",
+    "ComparedImage",
     "CosdaError",
     "Counted",
+    "Diff",
     "Domain",
     "DomainProfile",
     "Estimate",
     "Evaluation",
+    "Exported",
     "Files",
     "Group",
     "Images",
@@ -129,12 +158,16 @@ __all__ = [
     "RoutedImages",
     "Run",
     "Said",
+    "Step",
     "TargetImages",
     "Verdict",
     "Watcher",
     "adapt",
+    "diff",
     "evaluate",
+    "export",
     "find_runs",
+    "history",
     "import_model",
     "load",
     "load_benchmark",
@@ -145,6 +178,7 @@ __all__ = [
     "setting",
     "train_source",
     "wrap",
+    "write_diff",
     "write_report",
 ]
 

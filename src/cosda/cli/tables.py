@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
     from cosda.api import Check, Evaluation
     from cosda.models.contents import Contents, HeldDomain
+    from cosda.records.images import ComparedImage
+    from cosda.records.lineage import Step
     from cosda.records.verdict import Verdict
     from cosda.report.compare.comparison import Comparison
+    from cosda.report.diff.changes import Diff
     from cosda.report.model.groups import Section
     from cosda.report.model.table import Cell
 
@@ -266,6 +269,62 @@ def _network_lines(contents: Contents) -> list[str]:
         if seen.of_images
         else f"input: feature vectors of width {network.input_width}",
     ]
+
+
+def print_history(steps: Sequence[Step]) -> None:
+    """The chain that led to a model, and where each of its models lies."""
+    console = _console()
+    if not steps:
+        console.print("nobody wrote down how this model came about")
+        return
+    print_rows([_step_row(number, step) for number, step in enumerate(steps, start=1)], wrapped="made by")
+    for number, step in enumerate(steps, start=1):
+        for reason in step.reasons if step.verdict != "accepted" else ():
+            console.print(f"step {number}, {step.verdict}: {reason}", markup=False, soft_wrap=True)
+    console.print("The model of each step; to go back, use an older folder:", markup=False)
+    states = {None: "", "gone": ", gone", "replaced": ", where another model lies now"}
+    for number, step in enumerate(steps, start=1):
+        state = f", {amount(step.bytes)}" if step.bytes is not None else states.get(step.found, "")
+        console.print(
+            f"{number:>3}  {step.folder or 'where it lay was not written down'}{state}", markup=False, soft_wrap=True
+        )
+
+
+def _step_row(number: int, step: Step) -> dict[str, Any]:
+    return {
+        "": number,
+        "date": step.date or "–",
+        "step": step.step,
+        "domain": step.domain or "–",
+        "images": "–" if step.images is None else f"{step.images:,}",
+        "made by": step.made_by or "–",
+        "verdict": step.verdict or "–",
+        "estimate": step.change or "–",
+    }
+
+
+def print_diff(diff: Diff, most: int) -> None:
+    """How many images change from which class to which, and the most confident of them."""
+    console = _console()
+    changed = len(diff.changed)
+    text = f"{changed} of {diff.images} images change class, {diff.share:.1%}"
+    console.print(text + (f"; {len(diff.skipped)} could not be read" if diff.skipped else ""), markup=False)
+    if changed and most:
+        pairs = list(diff.pairs.items())
+        print_rows([{"A says": a, "B says": b, "images": images} for (a, b), images in pairs[:most]], wrapped="A says")
+        if len(pairs) > most:
+            console.print(f"and {len(pairs) - most} more pairs of classes (--most)")
+        print_rows([_change_row(one) for one in diff.changed[:most]], wrapped="image")
+        if changed > most:
+            console.print(f"and {changed - most} more images (--most, --output)")
+
+
+def _change_row(one: ComparedImage) -> dict[str, Any]:
+    return {
+        "image": one.image,
+        "A says": f"{one.before} {one.before_probability:.0%}",
+        "B says": f"{one.after} {one.after_probability:.0%}",
+    }
 
 
 def _domain_row(held: HeldDomain) -> dict[str, Any]:

@@ -12,6 +12,7 @@ may lie the profile of what the network was trained on, and for a domain bank ea
     {..., "experts": {"late": false, "experts": [{"domain": "...", "bits": 4}, ...]}}
 
 A network that is a graph has that as well, as `graph.onnx` or `graph.pt2` (`opaque`).
+`README.md` tells people the same (`card`). Nothing reads it; a card that somebody has written in is not replaced.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from cosda.errors import CosdaError
 from cosda.files import write_atomically
 from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.builders import Builder, build_again
+from cosda.models.card import card
 from cosda.models.encoders.base import Preprocessing
 from cosda.models.encoders.weights import check_layout, first_line, layout, read_metadata
 from cosda.models.experts import DomainBank, Expert, Stored
@@ -50,6 +52,7 @@ from cosda.models.split import join, split
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
 FILES = {ENCODER, HEAD, DESCRIPTION}
+CARD = "README.md"
 _PROFILES, _EXPERTS = "profile-*.safetensors", "expert-*.safetensors"  # by number: names of domains may be anything
 _GRAPHS = "graph.*"  # by format
 
@@ -153,8 +156,8 @@ class Model:
         if not collectives.is_main():
             return path
         check_free(path, overwrite)
-        weights = self._weights()
-        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in weights.items()}
+        weights, readme = self._weights(), card(self).encode("utf-8", "replace")
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in (*weights.items(), (CARD, readme))}
         description = {
             "format": FORMAT,
             "architecture": self.architecture.as_json(),
@@ -173,6 +176,7 @@ class Model:
             for name, content in weights.items():
                 if not (link and self._link(name, folder / name, hashes[name])):
                     (folder / name).write_bytes(content)
+            (folder / CARD).write_bytes(readme)
             (folder / DESCRIPTION).write_text(text, encoding="utf-8")
 
         try:
@@ -363,9 +367,14 @@ def is_model(path: str | Path) -> bool:
     return all((Path(path) / name).is_file() for name in FILES)
 
 
-def _is_ours(name: str) -> bool:
-    """Whether a file of a model folder is part of the model."""
-    return name in FILES or any(fnmatch(name, pattern) for pattern in (_PROFILES, _EXPERTS, _GRAPHS))
+def _is_ours(file: Path) -> bool:
+    """Whether a file of a model folder is part of the model; a card is, as long as nobody has written in it."""
+    if file.name == CARD:
+        try:
+            return bool(read_description(file.parent)["sha256"][CARD] == hashlib.sha256(file.read_bytes()).hexdigest())
+        except (CosdaError, KeyError, TypeError, OSError):
+            return False
+    return file.name in FILES or any(fnmatch(file.name, pattern) for pattern in (_PROFILES, _EXPERTS, _GRAPHS))
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -423,7 +432,7 @@ def check_free(path: Path, overwrite: bool) -> None:
         raise CosdaError(
             f"{path} holds a model already; choose another path, or say --overwrite (in Python overwrite=True)."
         )
-    others = sorted(entry.name for entry in path.iterdir() if not _is_ours(entry.name))
+    others = sorted(entry.name for entry in path.iterdir() if not _is_ours(entry))
     if others:
         raise CosdaError(
             f"{path} holds other files beside its model ({', '.join(others)}), which would be lost; "
