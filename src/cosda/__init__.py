@@ -13,12 +13,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosda.api import Check, Evaluation, Result, adapt, diff, evaluate, predict, profile, run_chain, train_source
+    from cosda.api import (
+        Check,
+        Evaluation,
+        Result,
+        adapt,
+        diff,
+        evaluate,
+        export,
+        predict,
+        profile,
+        run_chain,
+        train_source,
+    )
     from cosda.config.request import Options
     from cosda.data.benchmarks import load as load_benchmark
     from cosda.data.domain import Benchmark, Domain, Files, Images, Items
     from cosda.data.inputs import load_domain
     from cosda.data.torch_dataset import Indexable
+    from cosda.deploy.export import Exported
     from cosda.errors import CosdaError
     from cosda.methods import METHODS
     from cosda.methods.base import Group, Method, Progress, TargetImages
@@ -26,6 +39,7 @@ if TYPE_CHECKING:
     from cosda.models.artifact import Model, load
     from cosda.models.calibration import Calibration
     from cosda.models.history import history
+    from cosda.models.importing import import_model
     from cosda.models.network import Network
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
@@ -62,6 +76,7 @@ _PLACES = {
     "DomainProfile": "cosda.models.profile",
     "Estimate": "cosda.records.verdict",
     "Evaluation": "cosda.api",
+    "Exported": "cosda.deploy.export",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
     "Images": "cosda.data.domain",
@@ -89,8 +104,10 @@ _PLACES = {
     "adapt": "cosda.api",
     "diff": "cosda.api",
     "evaluate": "cosda.api",
+    "export": "cosda.api",
     "find_runs": "cosda.records.run",
     "history": "cosda.models.history",
+    "import_model": "cosda.models.importing",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.inputs",
@@ -120,6 +137,7 @@ __all__ = [
     "DomainProfile",
     "Estimate",
     "Evaluation",
+    "Exported",
     "Files",
     "Group",
     "Images",
@@ -147,8 +165,10 @@ __all__ = [
     "adapt",
     "diff",
     "evaluate",
+    "export",
     "find_runs",
     "history",
+    "import_model",
     "load",
     "load_benchmark",
     "load_domain",

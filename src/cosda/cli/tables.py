@@ -129,6 +129,27 @@ def print_source(run: Run, domain: str, model: Path) -> None:
     print(f"next: cosda adapt {model} NEW_IMAGES --to ADAPTED_MODEL --method aad --carry bank")
 
 
+def print_imported(contents: Contents) -> None:
+    """What was made of a model from elsewhere, and what to do with it."""
+    from cosda.models.opaque import is_graph
+
+    model, opaque = contents.path, is_graph(contents.architecture)
+    named = contents.architecture.builder or ""
+    build = f" --build {named}" if ":" in named and "/" not in named else ""
+    for line in _network_lines(contents):
+        _console().print(line, markup=False)
+    print(f"model written to {model}; it gives finite logits for two images of noise")
+    if opaque:
+        print("it is a graph, which predicts and cannot be trained: 'cosda adapt' needs the network itself")
+    print("next:")
+    print(
+        f"  cosda profile {model} IMAGES{build}    # of the kind that it was trained on, so that domains are told apart"
+    )
+    print(f"  cosda monitor {model} NEW_IMAGES{build}")
+    if not opaque:
+        print(f"  cosda adapt {model} NEW_IMAGES --to ADAPTED_MODEL --method aad --carry bank{build}")
+
+
 def print_check(check: Check) -> None:
     """What labelled images say of an adaptation."""
     before, after = check.before, check.after
@@ -206,19 +227,9 @@ def _verdict_rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 def print_model(contents: Contents) -> None:
     """What a model folder holds: classes, network, domains, lineage."""
-    from cosda.data.readers import listed
-
     console, text = _console(), ""
-    network, seen, base = contents.architecture, contents.preprocessing, contents.domains[0]
-    lines = [
-        f"{contents.path}: {len(contents.classes)} classes: {listed(contents.classes, 20)}",
-        f"network: {network.encoder}, bottleneck {network.bottleneck}"
-        + (f", masks for {', '.join(network.domains)}" if network.domains else "")
-        + f", {amount(base.bytes)}",
-        f"input: images of {seen.size} × {seen.size} pixels, mean {_numbers(seen.mean)}, deviation {_numbers(seen.std)}"
-        if seen.of_images
-        else f"input: feature vectors of width {network.input_width}",
-    ]
+    seen, base = contents.preprocessing, contents.domains[0]
+    lines = _network_lines(contents)
     if count := len(contents.domains) - 1:
         more = contents.bytes - base.bytes
         size = f"{amount(more)} with all profiles, {more / base.bytes:.0%} of the base"
@@ -237,6 +248,27 @@ def print_model(contents: Contents) -> None:
         console.print(f"{text}: 'cosda profile MODEL FOLDER' makes one of images.\n", markup=False)
     if contents.lineage:
         print_rows([_lineage_row(step) for step in contents.lineage], wrapped="details")
+
+
+def _network_lines(contents: Contents) -> list[str]:
+    """Classes, network and input."""
+    from cosda.data.readers import listed
+    from cosda.models.graphs import FORMATS
+
+    network, seen = contents.architecture, contents.preprocessing
+    graph = FORMATS.get(network.encoder)
+    name = f"a graph, {graph.title}" if graph else network.encoder
+    built = f" (built by {network.builder})" if network.builder else ""
+    masks = f", masks for {', '.join(network.domains)}" if network.domains else ""
+    size = amount(contents.domains[0].bytes)
+    pixels = f"{seen.size} × {seen.size} pixels" + (", the centre of each" if seen.profile == "shot" else "")
+    return [
+        f"{contents.path}: {len(contents.classes)} classes: {listed(contents.classes, 20)}",
+        f"network: {name}{built}, bottleneck {network.bottleneck}{masks}, {size}",
+        f"input: images of {pixels}, mean {_numbers(seen.mean)}, deviation {_numbers(seen.std)}"
+        if seen.of_images
+        else f"input: feature vectors of width {network.input_width}",
+    ]
 
 
 def print_history(steps: Sequence[Step]) -> None:
@@ -316,6 +348,8 @@ def _lineage_row(step: Mapping[str, Any]) -> dict[str, Any]:
     details = [
         "step" not in step and ", ".join(f"{key} {value}" for key, value in step.items()),
         step.get("benchmark") and f"of {step['benchmark']}",
+        step.get("network"),
+        step.get("weights") and f"weights {step['weights']}",
         step.get("method"),
         step.get("variant") and f"variant {step['variant']}",
         epochs is not None and f"{epochs} epoch{'s' * (epochs != 1)}",

@@ -46,7 +46,7 @@ class DomainProfile:
     full: bool = False  # whether images were looked at in full size, and large ones not halved
     calibration: Calibration | None = None  # of the network, on labelled images of the domain; few have one
 
-    @property
+    @cached_property
     def limit(self) -> float | None:
         """The squared distance beyond which an image is unlike this domain: a hundredth of its own images are."""
         return float(self.distances[QUANTILES.index(0.99)]) if len(self.distances) else None

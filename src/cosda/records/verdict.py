@@ -136,9 +136,11 @@ class Verdict:
         for name in ("before", "after"):
             if known.get(name) is not None:
                 known[name] = _said(known[name], len(known["classes"]))
-        if known.get("changed") is not None:
-            known["changed"] = float(known["changed"])
-        known["agreement"] = _numbers(known.get("agreement", {}))
+        for key in ("changed", "risk"):
+            if known.get(key) is not None:
+                known[key] = float(known[key])
+        for key in ("agreement", "evidence"):
+            known[key] = _numbers(known.get(key, {}))
         if known.get("check") is not None:
             known["check"] = _checked(known["check"])
         if known["verdict"] not in WORDS or known["decided_by"] not in get_args(By):

@@ -21,7 +21,7 @@ from cosda.run.answers import answering, answers
 from cosda.run.evaluate import EVALUATION_BATCH, probabilities
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
-from cosda.run.prepare import MARGIN
+from cosda.run.prepare import MARGIN, check_input
 
 
 class Predictor:
@@ -96,9 +96,7 @@ class Predictor:
 
     def _read(self, images: Any) -> Domain:
         domain = load_domain([images] if self._is_one(images) else images, labels=False)
-        if (domain.kind == "images") != self.model.preprocessing.of_images:
-            wanted = "images" if self.model.preprocessing.of_images else "feature vectors"
-            raise CosdaError(f"the model takes {wanted}, but got {domain.kind}.")
+        check_input(self.model, domain)
         return domain
 
     def _is_one(self, images: Any) -> bool:

@@ -12,7 +12,7 @@ import torch
 from cosda.config.plan import Plan
 from cosda.data.domain import Domain, Index
 from cosda.errors import CosdaError
-from cosda.files import Json, digest
+from cosda.files import Json, digest, safe_name
 from cosda.methods import METHODS
 from cosda.models.artifact import Model, load
 from cosda.models.calibration import Calibration, calibrate
@@ -51,8 +51,8 @@ def source_config(plan: Plan) -> Json:
 
 def source_path(plan: Plan, runs: Path) -> Path:
     """The folder in which the source model of a plan is trained."""
-    name = f"{plan.data.benchmark}-{plan.source}-s{plan.seed}-{digest(source_config(plan))}"
-    return runs / "sources" / name
+    words = [safe_name(plan.data.benchmark), safe_name(plan.source), f"s{plan.seed}", digest(source_config(plan))]
+    return runs / "sources" / "-".join(words)
 
 
 def source_model(prepared: Prepared, runs: Path) -> Model:

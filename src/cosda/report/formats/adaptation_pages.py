@@ -30,6 +30,7 @@ from cosda.report.tables.contents import JudgedRun
 from cosda.validators import VALIDATORS
 
 LARGEST = 200_000  # bytes of an image that a page carries; a thumbnail has a few thousand
+MOST_KNOWN = 3  # domains that a tile names
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ def _tiles(verdict: Verdict) -> list[Tile]:
         tiles.append(Tile("Mean confidence", f"{before.confidence:.0%} → {after.confidence:.0%}"))
     known = known_agreement(verdict)
     if known:
-        each = ", ".join(f"{name} {share:.0%}" for name, share in known.items())
+        lowest = sorted(known.items(), key=lambda item: item[1])[:MOST_KNOWN]
+        each = ", ".join(f"{name} {share:.0%}" for name, share in lowest) + ", …" * (len(known) > MOST_KNOWN)
         tiles.append(Tile("Agreement on what was known", f"{min(known.values()):.0%}", each if len(known) > 1 else ""))
     return tiles
 
@@ -170,6 +172,8 @@ def _figures(run: Run, verdict: Verdict | None) -> list[Figure]:
 def _scores(run: Run, verdict: Verdict | None) -> list[Panel]:
     incoming = verdict.before.scores if verdict is not None and verdict.before is not None else {}
     try:
+        if verdict is None or any(record["images"] != verdict.images for record in run.of("validation")):
+            incoming = {}  # scores of other images, which would be a step that nobody made
         plots = epochs.absolute_scores(run, incoming)
     except DAMAGED as error:
         return [Panel("Label-free scores", reason=f"damaged records ({type(error).__name__}: {error})")]
