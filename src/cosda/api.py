@@ -167,7 +167,7 @@ def adapt_request(
     before = _answered(model, check, known, machine, watcher) if check is not None else None
     with _folder(out) as folder:
         run = execute(plan, {target.name: target}, folder, machine, watcher, model, Judging(target))
-        adapted = load_like(carried_path(run), model)
+        adapted = replace(load_like(carried_path(run), model), origin=None)  # it lies nowhere yet
         checked = None
         if before is not None and check is not None:
             after = _answered(adapted, check, known, machine, watcher)
