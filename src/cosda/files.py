@@ -1,14 +1,23 @@
-"""Files and folders that are written whole or not at all, and names that follow from content. No torch."""
+"""Files and folders that are written whole or not at all, files that are opened with care, and names. No torch."""
 
 from __future__ import annotations
 
+import csv
+import errno
 import hashlib
+import io
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Mapping
+import stat
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from cosda.units import amount
 
 Json = dict[str, Any]
 
@@ -17,6 +26,96 @@ def digest(value: Any) -> str:
     """Ten hexadecimal digits that name a JSON value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
+
+
+# --- Names ------------------------------------------------------------------------------------------------------------
+
+NAME_BYTES = 100  # of a part of a file's name; file systems allow 255 for the whole
+_NO_NAME = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')  # what some file system cannot hold
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # devices of Windows
+
+
+def safe_name(name: str) -> str:
+    """A name from data as part of a file's name: usual names stay as they are, and no name leads elsewhere.
+
+    What a file system may refuse or read as a path (``/``, ``..``, reserved names, control characters, bytes that are
+    no text, too many letters) is replaced or cut, and ten digits then tell it from other names.
+
+    Example:
+        >>> safe_name("Real World"), safe_name("../../etc")
+        ('Real World', '_.._etc~0a25cdfe57')
+    """
+    clean = _NO_NAME.sub("_", as_text(name)).lstrip(".").rstrip(". ")
+    clean = clean.encode()[:NAME_BYTES].decode(errors="ignore")
+    reserved = _RESERVED.fullmatch(clean) is not None
+    if clean == name and name and not reserved:
+        return name
+    return f"{'_' * reserved}{clean}~{digest(as_text(name))}"
+
+
+def as_text(name: str) -> str:
+    """A name from data or from the system as text that can be printed and written anywhere.
+
+    Bytes that are no text, control characters and line ends become escapes such as ``\\x1b``, so that a name can
+    neither stop a program that prints it nor steer the terminal that shows it.
+    """
+    if name.isprintable():
+        return name
+    return "".join(_escaped(letter) if unicodedata.category(letter) in _UNSHOWN else letter for letter in name)
+
+
+_UNSHOWN = ("Cc", "Cs", "Zl", "Zp")  # control characters, bytes that are no text, ends of lines and paragraphs
+
+
+def _escaped(letter: str) -> str:
+    number = ord(letter)
+    if 0xDC80 <= number <= 0xDCFF:  # how Python writes a byte that is no text
+        number -= 0xDC00
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+
+
+# --- Reading and writing ----------------------------------------------------------------------------------------------
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file to read it; a pipe or a device, which may never end, is an `OSError`."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        mode = os.fstat(file).st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is a pipe or a device and not a file", str(path))
+        return os.fdopen(file, "rb")
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
+    """The bytes of a file; one with more than ``most`` is an `OSError`, before it is in memory."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(most + 1) if size <= most else b""
+    if (size := max(size, len(content))) > most:
+        raise OSError(errno.EFBIG, f"it has {amount(size)}, and {amount(most)} is the limit", str(path))
+    return content
+
+
+def csv_text(rows: Iterable[Iterable[str]]) -> str:
+    """Rows as CSV. A cell that a spreadsheet would take for a formula has ``'`` before it; numbers stay as they are."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([map(_cell, row) for row in rows])
+    return text.getvalue()
+
+
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+_NUMBERS = re.compile(r"[-+]?[0-9.][-+0-9.eE ]*|[-+]?(inf|nan)")
+
+
+def _cell(text: str) -> str:
+    text = as_text(text)
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBERS.fullmatch(text) else text
 
 
 def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], object]) -> Path:
@@ -38,17 +137,27 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], o
             new.write_bytes(content.encode() if isinstance(content, str) else content)
         for file in [new, *new.rglob("*")]:
             if file.is_file():
-                _flush(file)
+                flush(file)
         _replace(path, new, old)
+        flush(path.parent)
     finally:
         _remove(new)
     return path
 
 
-def _flush(file: Path) -> None:
-    """Have the bytes on the disk before the rename says that they are."""
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
+def flush(path: Path) -> None:
+    """Have the bytes of a file, or the names in a folder where a system can do that, on the disk when this returns."""
+    try:
+        opened = os.open(path, os.O_RDONLY)
+    except OSError:
+        if path.is_dir():
+            return
+        raise
+    try:
+        with suppress(OSError) if path.is_dir() else nullcontext():
+            os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _replace(path: Path, new: Path, old: Path) -> None:

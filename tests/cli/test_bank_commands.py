@@ -26,8 +26,8 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def weights(folder: Path) -> dict[str, bytes]:
-    """All but the description, which has the lineage."""
-    return {name: value for name, value in content(folder).items() if name != "model.json"}
+    """All but the description and the card, which have the lineage."""
+    return {name: value for name, value in content(folder).items() if name.endswith(".safetensors")}
 
 
 def rows(text: str) -> list[dict[str, str]]:

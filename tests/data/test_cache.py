@@ -18,6 +18,7 @@ from cosda.data.benchmarks import load
 from cosda.data.cache import content_key, pack, unpacked
 from cosda.data.decode import Decoder, Unreadable, decode, read
 from cosda.data.domain import Domain, Files, everything
+from cosda.data.entries import default_cache
 from cosda.data.inputs import load_domain
 from cosda.errors import CosdaError
 from waiting import HANG
@@ -161,7 +162,7 @@ def test_a_moved_copied_or_renamed_folder_finds_its_pack(site, cache, tmp_path, 
     shutil.copytree(site, tmp_path / "copy", copy_function=shutil.copyfile)  # with new times
     os.rename(site, tmp_path / "moved")
     os.rename(tmp_path / "moved/cat", tmp_path / "moved/a cat")
-    monkeypatch.setattr(packing, "_make", None)
+    monkeypatch.setattr(packing, "_write", None)
     for place in ("copy", "moved"):
         assert content_key(load_domain(tmp_path / place)) == key
         assert len(pack(load_domain(tmp_path / place), 16).domain) == 6
@@ -271,12 +272,12 @@ def test_a_kill_in_the_middle_leaves_no_half_pack(site, cache):
 
 
 TOGETHER = """
-make = packing._make
+write = packing._write
 def slow(*arguments):
     print("made", flush=True)
     time.sleep(0.5)
-    make(*arguments)
-packing._make = slow
+    return write(*arguments)
+packing._write = slow
 print(packing.pack(load_domain(sys.argv[1]), 16, Path(sys.argv[2])).domain.items.sum(), flush=True)
 """
 
@@ -319,9 +320,9 @@ def test_too_little_room_and_an_unwritable_cache_are_explained(site, cache, tmp_
 
 def test_the_cache_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("COSDA_CACHE", str(tmp_path))
-    assert packing.default_cache() == tmp_path
+    assert default_cache() == tmp_path
     monkeypatch.delenv("COSDA_CACHE")
-    assert packing.default_cache() == Path.home() / ".cache/cosda"
+    assert default_cache() == Path.home() / ".cache/cosda"
 
 
 @pytest.mark.skipif(not OFFICE31.is_dir(), reason="the images of Office-31 are not here")
@@ -336,4 +337,4 @@ def test_real_images(cache):
     files = benchmark["dslr"].items
     assert isinstance(files, Files)
     assert np.array_equal(packed.domain.items[some], Decoder(files, 64)[some])
-    assert json.loads(next(cache.glob("packs/*/pack.json")).read_text())["count"] == 498
+    assert json.loads(next(cache.glob("packs/*/entry.json")).read_text())["facts"]["count"] == 498

@@ -13,7 +13,7 @@ from cosda.models.artifact import Model, load
 from cosda.models.encoders.weights import read_metadata
 from cosda.models.network import same_weights
 
-FILES = {"model.json", "encoder.safetensors", "head.safetensors"}
+FILES = {"model.json", "README.md", "encoder.safetensors", "head.safetensors"}
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_preprocessing_survives_json_and_checks_itself() -> None:
     preprocessing = Preprocessing(size=32, profile="shot", flip=False)
     assert Preprocessing.from_json(json.loads(json.dumps(preprocessing.as_json()))) == preprocessing
     with pytest.raises(CosdaError, match="'cosda' or 'shot'"):
-        Preprocessing.from_json({"profile": "other"})
+        Preprocessing.from_json({**preprocessing.as_json(), "profile": "other"})
     with pytest.raises(CosdaError, match="positive"):
         Preprocessing(std=(0.0, 1.0, 1.0))
     with pytest.raises(CosdaError, match="Did you mean 'size'"):

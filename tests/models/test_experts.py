@@ -484,7 +484,7 @@ def folder(model: Model, tmp_path: Path) -> Path:
 
 
 FILES = {
-    *("model.json", "encoder.safetensors", "head.safetensors"),
+    *("model.json", "README.md", "encoder.safetensors", "head.safetensors"),
     *("profile-0.safetensors", "profile-1.safetensors", "profile-2.safetensors"),
     *("expert-1.safetensors", "expert-2.safetensors"),
 }
@@ -583,7 +583,7 @@ def test_files_that_have_not_changed_are_linked_between_folders(folder: Path, tm
     model.network = bank.with_expert(new_expert(bank, 3))
     linked = model.save(tmp_path / "linked", link=True)
     assert {path.name for path in linked.iterdir()} == FILES | {"expert-3.safetensors", "profile-3.safetensors"}
-    assert all((linked / name).samefile(folder / name) for name in FILES - {"model.json"})
+    assert all((linked / name).samefile(folder / name) for name in FILES - {"model.json", "README.md"})
     copied = model.save(tmp_path / "copied")
     assert not any((copied / name).samefile(folder / name) for name in FILES)
     shutil.rmtree(folder)

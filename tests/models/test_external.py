@@ -95,7 +95,7 @@ def test_transformers_weights_that_do_not_fit(tiny_vit) -> None:
     folder, _ = tiny_vit
     state = {key: value for key, value in load_file(folder / "model.safetensors").items() if "cls_token" not in key}
     torch.save(state, folder / "part.pth")
-    with pytest.raises(CosdaError, match=r"do not fit.*missing: embeddings\.cls_token"):
+    with pytest.raises(CosdaError, match=r"does not fit hf/.*missing: embeddings\.cls_token"):
         build_encoder(f"hf/{folder}", weights=str(folder / "part.pth"))
 
 

@@ -35,6 +35,8 @@ VERDICT = Verdict(
     after=Said((2, 2), 0.9, (0,) * 19 + (4,), None),
     changed=0.25,
     agreement={"hand": 0.75},
+    risk=0.5,
+    evidence={"distance": 1.5},
     check=Checked(Counted(3, 4, 0.2, 0.99), Counted(2, 4, 0.1, 0.9), 0, 1, 1.0),
 )
 IMAGE = JudgedImage("x.png", "changed", "a", 0.5, "b", 0.9, "0.jpg")

@@ -322,6 +322,8 @@ ACCEPTED = Verdict(
     after=said(0.78, 0.81, (7, 8, 5)),
     changed=0.25,
     agreement={"hand": 0.75, "print": 0.99, "colour": 0.98},
+    risk=0.03,
+    evidence={"threshold, after": 0.8},
 )
 REJECTED = replace(
     ACCEPTED,
@@ -339,6 +341,8 @@ STOPPED = replace(
     after=None,
     changed=None,
     agreement={},
+    risk=None,
+    evidence={},
 )
 LOOKED_AT = (
     JudgedImage("new/a.png", "changed", "0", 0.41, SCRIPT, 0.82, "0.jpg"),

@@ -162,7 +162,7 @@ def test_feature_vectors():
     found = predictor.probabilities(vectors)
     assert found.shape == (5, 3)
     np.testing.assert_allclose(predictor.probabilities(torch.from_numpy(vectors[2]))[0], found[2], rtol=1e-5)
-    with pytest.raises(CosdaError, match="the model takes feature vectors, but got images"):
+    with pytest.raises(CosdaError, match="the model takes feature vectors of width 12, but data has images"):
         predictor.probabilities(PIXELS)
 
 
@@ -181,7 +181,7 @@ def test_a_model_with_masks_must_be_told_the_domain(model):
     [
         ([], "is empty"),
         (3, "cannot be read as images"),
-        (np.zeros((2, 5), np.float32), "the model takes images, but got features"),
+        (np.zeros((2, 5), np.float32), "the model takes images, but data has feature vectors of width 5"),
         ([np.zeros((4, 4, 3), np.int32)], "is of int32"),
         ("nowhere.png", "does not exist"),
     ],

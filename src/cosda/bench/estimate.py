@@ -21,7 +21,7 @@ import numpy as np
 from torch import nn
 
 from cosda.bench import ENGINES
-from cosda.bench.jobs import Job, open_benchmark
+from cosda.bench.jobs import Job
 from cosda.bench.scheduler import Resources
 from cosda.bench.tasks import Task, make_tasks
 from cosda.config.plan import Plan
@@ -67,7 +67,7 @@ class ImagesLeft:
 
 def images_left(task: Task) -> ImagesLeft:
     """What is left to do of a run, as its folder says."""
-    plan, domains = task.plan, open_benchmark(task.job.data).domains
+    plan, domains = task.plan, task.job.benchmark().domains
     source = domains[plan.source]
     tests = sum(len(domains[name].test) for name in plan.data.domains)
     (_, source_epoch), (stage, epoch) = task.reached()
@@ -208,7 +208,7 @@ def estimate(
     preparing = 0.0
     watcher.begin("measuring what runs cost", len(unknown), "kinds of run")
     for task in unknown.values():
-        found = calibrate(task.plan, open_benchmark(task.job.data).domains, machine)
+        found = calibrate(task.plan, task.job.benchmark().domains, machine)
         costs.setdefault(left[task].kind, [found.run])
         costs.setdefault(left[task].source_kind, [found.source])
         preparing = found.prepare * unprepared
@@ -244,8 +244,9 @@ def _disk(tasks: Sequence[Task], machine: Machine) -> tuple[dict[str, int], int]
         "features": 0,
     }
     images = 0
-    for data, name in dict.fromkeys((task.job.data, name) for task in tasks for name in task.plan.data.domains):
-        domain, new = open_benchmark(data)[name], {}
+    domains = {(task.job.data, name): task.job.benchmark()[name] for task in tasks for name in task.plan.data.domains}
+    for domain in domains.values():
+        new = {}
         packed = machine.pack and isinstance(domain.items, Undecoded)
         if packed and not pack_path(domain, side, machine.cache_folder).exists():
             new["packed images"] = side * side * 3

@@ -22,12 +22,17 @@ class Job:
 
     data: str
     request: Request
+    follow_links: bool = False
 
     @property
     def chain(self) -> Chain:
         """Its domains, source first."""
         assert self.request.domains is not None  # `expand` names them
         return self.request.domains
+
+    def benchmark(self) -> Benchmark:
+        """Its data."""
+        return open_benchmark(self.data, self.follow_links)
 
     def __str__(self) -> str:
         asked = self.request
@@ -46,6 +51,7 @@ def expand(
     seeds: int = 1,
     ablate: str = "",
     carry: str | None = None,
+    follow_links: bool = False,
 ) -> list[Job]:
     """All combinations, in the order of the methods.
 
@@ -60,8 +66,9 @@ def expand(
         seeds: how many.
         ablate: all or names; those rows come beside the plain ones.
         carry: one or several carry rules, each a row too; a method that leaves the model as it is comes once.
+        follow_links: whether links and lists in a folder of data may lead out of it.
     """
-    benchmark = open_benchmark(data)
+    benchmark = open_benchmark(data, follow_links)
     names = list(METHODS) if methods == "all" else list(dict.fromkeys(_words(methods)))
     if not names:
         raise CosdaError("--methods names no method: give names with commas, or all.")
@@ -80,7 +87,7 @@ def expand(
         for rule in _rules(name, carry)
     ]
     return [
-        Job(data, replace(row, domains=chain, seed=seed))
+        Job(data, replace(row, domains=chain, seed=seed), follow_links)
         for row in rows
         for chain in dict.fromkeys(wanted)
         for seed in range(seeds)
@@ -88,9 +95,9 @@ def expand(
 
 
 @lru_cache(maxsize=2)
-def open_benchmark(data: str) -> Benchmark:
+def open_benchmark(data: str, follow_links: bool = False) -> Benchmark:
     """The benchmark, loaded once in each process."""
-    return load(data)
+    return load(data, follow_links=follow_links)
 
 
 def _words(text: str) -> list[str]:

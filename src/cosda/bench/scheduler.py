@@ -33,7 +33,7 @@ class Resources:
 
     def settle(self, machine: Machine) -> Machine:
         """The machine of each run: nothing in it depends on the process that will read it."""
-        from cosda.data.cache import default_cache
+        from cosda.data.entries import default_cache
 
         cache = (machine.cache_folder or default_cache()).absolute()
         return replace(machine, cache=cache, threads=self.cores, patience=PATIENCE)

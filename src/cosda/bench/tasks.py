@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cosda.bench.jobs import Chain, Job, open_benchmark
+from cosda.bench.jobs import Chain, Job
 from cosda.config.plan import Plan
 from cosda.config.request import Data
 from cosda.config.resolve import resolve
@@ -75,7 +75,7 @@ def make_tasks(jobs: Sequence[Job], out: Path, cache: Path | None) -> list[Task]
     tasks = []
     for job in jobs:
         if (job.data, job.chain) not in data:
-            data[job.data, job.chain] = Data.of(open_benchmark(job.data), job.chain, cache)
+            data[job.data, job.chain] = Data.of(job.benchmark(), job.chain, cache)
         plan = resolve(data[job.data, job.chain], job.request)
         tasks.append(Task(job, plan, out / plan.name, source_path(plan, out)))
     return tasks

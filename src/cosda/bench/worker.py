@@ -44,13 +44,12 @@ class _Notes(Watcher):
 def do_work(work: Work) -> Answer:
     """Do one run or what is left of it. A failure is an answer too, and not an error of the process."""
     from cosda.api import run_request
-    from cosda.bench.jobs import open_benchmark
     from cosda.run.memory import keep_freed_memory
 
     keep_freed_memory()
     notes, job = _Notes(), work.job
     try:
-        run = run_request(open_benchmark(job.data), job.request, work.out, work.machine, notes)
+        run = run_request(job.benchmark(), job.request, work.out, work.machine, notes)
         if run.path.name != work.name:
             raise CosdaError(
                 f"{job.data} holds other images here than where the command was started: the run became "

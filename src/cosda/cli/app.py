@@ -57,7 +57,7 @@ def build_app(commands: Iterable[Callable[..., None]]) -> typer.Typer:
     )
     app.callback(help=app.info.help)(options)
     for command in commands:
-        app.command()(command)
+        app.command(command.__name__.rstrip("_"))(command)  # a word that Python keeps for itself has a _
     return app
 
 
@@ -67,6 +67,8 @@ GRACE = 30.0  # seconds in which torchrun ends this process, if rank 0 has faile
 
 def run_program(app: typer.Typer) -> None:
     """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, 143 for `kill`, never a traceback for these."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of few letters shows the others as escapes
+        sys.stdout.reconfigure(errors="backslashreplace")
     rank = env.place().rank
     if env.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # and so workers and temporary files go too

@@ -55,6 +55,9 @@ Select = Annotated[
 ]
 CARRY_HELP = f"What a stage hands on. {CARRY_RULES.described()}."
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of run folders.")]
+FollowLinks = Annotated[
+    bool, typer.Option("--follow-links", help="Read what links and lists name outside of the data folder.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model folder that is there already.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only images that were skipped are named.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -68,6 +71,8 @@ class Loading:
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
+            envvar="COSDA_BUILD",
+            show_envvar=False,
             help="For a model of your own code: the function that builds it, which is run. Default: $COSDA_BUILD.",
         ),
     ] = None
@@ -147,6 +152,7 @@ class Place:
     ] = None
     no_pack: Annotated[bool, typer.Option("--no-pack", help="Read the original images each time.")] = False
     strict: Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")] = False
+    follow_links: FollowLinks = False
 
     def machine(self, following: Following | None = None) -> Machine:
         """The machine that the options describe."""
@@ -155,7 +161,14 @@ class Place:
         names = [name.strip() for name in following.log.split(",") if name.strip()] if following else []
         compiled = following.compile if following else False
         return Machine(
-            self.device, self.threads, self.cache, not self.no_pack, self.strict, log=tuple(names), compile=compiled
+            self.device,
+            self.threads,
+            self.cache,
+            not self.no_pack,
+            self.strict,
+            self.follow_links,
+            log=tuple(names),
+            compile=compiled,
         )
 
 

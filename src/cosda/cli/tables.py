@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from cosda.api import Check, Evaluation
     from cosda.judge.monitor import Drift
     from cosda.models.contents import Contents, HeldDomain
+    from cosda.records.images import ComparedImage
+    from cosda.records.lineage import Step
     from cosda.records.verdict import Verdict
     from cosda.report.compare.comparison import Comparison
+    from cosda.report.diff.changes import Diff
     from cosda.report.model.groups import Section
     from cosda.report.model.table import Cell
 
@@ -125,6 +128,27 @@ def print_source(run: Run, domain: str, model: Path) -> None:
         print(f"{domain}: accuracy {accuracy:.1%} on {images} {splits[record['split']]} images")
     print(f"model written to {model}")
     print(f"next: cosda adapt {model} NEW_IMAGES --to ADAPTED_MODEL --method aad --carry bank")
+
+
+def print_imported(contents: Contents) -> None:
+    """What was made of a model from elsewhere, and what to do with it."""
+    from cosda.models.opaque import is_graph
+
+    model, opaque = contents.path, is_graph(contents.architecture)
+    named = contents.architecture.builder or ""
+    build = f" --build {named}" if ":" in named and "/" not in named else ""
+    for line in _network_lines(contents):
+        _console().print(line, markup=False)
+    print(f"model written to {model}; it gives finite logits for two images of noise")
+    if opaque:
+        print("it is a graph, which predicts and cannot be trained: 'cosda adapt' needs the network itself")
+    print("next:")
+    print(
+        f"  cosda profile {model} IMAGES{build}    # of the kind that it was trained on, so that domains are told apart"
+    )
+    print(f"  cosda monitor {model} NEW_IMAGES{build}")
+    if not opaque:
+        print(f"  cosda adapt {model} NEW_IMAGES --to ADAPTED_MODEL --method aad --carry bank{build}")
 
 
 def print_check(check: Check) -> None:
@@ -232,19 +256,9 @@ def _verdict_rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 def print_model(contents: Contents) -> None:
     """What a model folder holds: classes, network, domains, lineage."""
-    from cosda.data.readers import listed
-
     console, text = _console(), ""
-    network, seen, base = contents.architecture, contents.preprocessing, contents.domains[0]
-    lines = [
-        f"{contents.path}: {len(contents.classes)} classes: {listed(contents.classes, 20)}",
-        f"network: {network.encoder}, bottleneck {network.bottleneck}"
-        + (f", masks for {', '.join(network.domains)}" if network.domains else "")
-        + f", {amount(base.bytes)}",
-        f"input: images of {seen.size} × {seen.size} pixels, mean {_numbers(seen.mean)}, deviation {_numbers(seen.std)}"
-        if seen.of_images
-        else f"input: feature vectors of width {network.input_width}",
-    ]
+    seen, base = contents.preprocessing, contents.domains[0]
+    lines = _network_lines(contents)
     if count := len(contents.domains) - 1:
         more = contents.bytes - base.bytes
         size = f"{amount(more)} with all profiles, {more / base.bytes:.0%} of the base"
@@ -263,6 +277,83 @@ def print_model(contents: Contents) -> None:
         console.print(f"{text}: 'cosda profile MODEL FOLDER' makes one of images.\n", markup=False)
     if contents.lineage:
         print_rows([_lineage_row(step) for step in contents.lineage], wrapped="details")
+
+
+def _network_lines(contents: Contents) -> list[str]:
+    """Classes, network and input."""
+    from cosda.data.readers import listed
+    from cosda.models.graphs import FORMATS
+
+    network, seen = contents.architecture, contents.preprocessing
+    graph = FORMATS.get(network.encoder)
+    name = f"a graph, {graph.title}" if graph else network.encoder
+    built = f" (built by {network.builder})" if network.builder else ""
+    masks = f", masks for {', '.join(network.domains)}" if network.domains else ""
+    size = amount(contents.domains[0].bytes)
+    pixels = f"{seen.size} × {seen.size} pixels" + (", the centre of each" if seen.profile == "shot" else "")
+    return [
+        f"{contents.path}: {len(contents.classes)} classes: {listed(contents.classes, 20)}",
+        f"network: {name}{built}, bottleneck {network.bottleneck}{masks}, {size}",
+        f"input: images of {pixels}, mean {_numbers(seen.mean)}, deviation {_numbers(seen.std)}"
+        if seen.of_images
+        else f"input: feature vectors of width {network.input_width}",
+    ]
+
+
+def print_history(steps: Sequence[Step]) -> None:
+    """The chain that led to a model, and where each of its models lies."""
+    console = _console()
+    if not steps:
+        console.print("nobody wrote down how this model came about")
+        return
+    print_rows([_step_row(number, step) for number, step in enumerate(steps, start=1)], wrapped="made by")
+    for number, step in enumerate(steps, start=1):
+        for reason in step.reasons if step.verdict != "accepted" else ():
+            console.print(f"step {number}, {step.verdict}: {reason}", markup=False, soft_wrap=True)
+    console.print("The model of each step; to go back, use an older folder:", markup=False)
+    states = {None: "", "gone": ", gone", "replaced": ", where another model lies now"}
+    for number, step in enumerate(steps, start=1):
+        state = f", {amount(step.bytes)}" if step.bytes is not None else states.get(step.found, "")
+        console.print(
+            f"{number:>3}  {step.folder or 'where it lay was not written down'}{state}", markup=False, soft_wrap=True
+        )
+
+
+def _step_row(number: int, step: Step) -> dict[str, Any]:
+    return {
+        "": number,
+        "date": step.date or "–",
+        "step": step.step,
+        "domain": step.domain or "–",
+        "images": "–" if step.images is None else f"{step.images:,}",
+        "made by": step.made_by or "–",
+        "verdict": step.verdict or "–",
+        "estimate": step.change or "–",
+    }
+
+
+def print_diff(diff: Diff, most: int) -> None:
+    """How many images change from which class to which, and the most confident of them."""
+    console = _console()
+    changed = len(diff.changed)
+    text = f"{changed} of {diff.images} images change class, {diff.share:.1%}"
+    console.print(text + (f"; {len(diff.skipped)} could not be read" if diff.skipped else ""), markup=False)
+    if changed and most:
+        pairs = list(diff.pairs.items())
+        print_rows([{"A says": a, "B says": b, "images": images} for (a, b), images in pairs[:most]], wrapped="A says")
+        if len(pairs) > most:
+            console.print(f"and {len(pairs) - most} more pairs of classes (--most)")
+        print_rows([_change_row(one) for one in diff.changed[:most]], wrapped="image")
+        if changed > most:
+            console.print(f"and {changed - most} more images (--most, --output)")
+
+
+def _change_row(one: ComparedImage) -> dict[str, Any]:
+    return {
+        "image": one.image,
+        "A says": f"{one.before} {one.before_probability:.0%}",
+        "B says": f"{one.after} {one.after_probability:.0%}",
+    }
 
 
 def _domain_row(held: HeldDomain) -> dict[str, Any]:
@@ -286,6 +377,8 @@ def _lineage_row(step: Mapping[str, Any]) -> dict[str, Any]:
     details = [
         "step" not in step and ", ".join(f"{key} {value}" for key, value in step.items()),
         step.get("benchmark") and f"of {step['benchmark']}",
+        step.get("network"),
+        step.get("weights") and f"weights {step['weights']}",
         step.get("method"),
         step.get("variant") and f"variant {step['variant']}",
         epochs is not None and f"{epochs} epoch{'s' * (epochs != 1)}",

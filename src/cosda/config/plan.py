@@ -16,7 +16,7 @@ from cosda.config.schema import (
     NetworkSettings,
     SourceSettings,
 )
-from cosda.files import Json, digest
+from cosda.files import Json, digest, safe_name
 from cosda.methods import METHODS, Method
 from cosda.settings import build
 
@@ -73,7 +73,7 @@ class Plan:
         """The name of the run folder; where a value came from does not matter for it."""
         facts = self.as_json()
         del facts["origins"]
-        words = [self.data.benchmark, self.method, self.ablation, f"s{self.seed}", digest(facts)]
+        words = [safe_name(self.data.benchmark), self.method, self.ablation, f"s{self.seed}", digest(facts)]
         return "-".join(word for word in words if word)
 
     @property

@@ -19,6 +19,7 @@ from cosda.errors import CosdaError, nearest
 from cosda.methods import METHODS, Method
 from cosda.models.artifact import Model
 from cosda.models.experts import DomainBank
+from cosda.models.opaque import is_graph
 from cosda.records.selection import check_rule
 from cosda.settings import Setting, check, settings_of
 from cosda.validators import VALIDATORS
@@ -210,6 +211,12 @@ def _check(plan: Plan, request: Request) -> None:
         raise CosdaError(
             f"the model knows the classes {', '.join(model.classes)}; {plan.data.benchmark} has "
             f"{', '.join(plan.data.classes)}. Both lists must be the same, in the same order."
+        )
+    if model is not None and is_graph(model.architecture) and any(plan.adapt(target).epochs for target in plan.targets):
+        raise CosdaError(
+            f"the model is a graph (graph.{model.architecture.encoder}), which cannot be trained: it predicts, and is "
+            "evaluated, profiled and monitored. To adapt it, import the network that it was exported from: "
+            "cosda import WEIGHTS --build MODULE:FUNCTION, or timm/NAME, torchvision/NAME, hf/NAME."
         )
     bank = model is not None and isinstance(model.network, DomainBank)
     for target in plan.targets:

@@ -9,9 +9,8 @@ split of what is whole. ``<domain>_`` before a key makes several domains, as in 
 from __future__ import annotations
 
 import re
-import zipfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,38 +18,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cosda.data.archive import read_archive
 from cosda.data.domain import Domain, Index, everything
-from cosda.data.readers import Reading, label_positions, listed
-from cosda.errors import CosdaError
+from cosda.data.limits import WIDTH, check_classes
+from cosda.data.readers import Reading, as_texts, label_positions, listed
+from cosda.errors import CosdaError, nearest
+from cosda.files import as_text
 
 Array = NDArray[Any]
 _KEY = re.compile(r"(?:(?P<domain>.+?)_)??(?P<what>(?:(?:train|test)_)?(?:images|features|labels)|train|test)")
+_PARTS = ("images", "features", "labels", "train_images", "test_images", "train_labels", "test_labels", "classes")
+_SHOWN = 60  # letters of a name in a message
 _EXPECTED = "Expected images or features with labels; train_images, test_images …; or <domain>_images …"
 
 
 def read_npz(path: Path, labels: bool = True) -> list[Reading]:
     """All domains of an ``.npz`` file, in the order in which they stand there, with one class list."""
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files if labels or not _is_label(key)}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise CosdaError(
-            f"{path} cannot be read as an .npz file of plain arrays: {error}. Save it with numpy.savez."
-        ) from None
-    return read_arrays(arrays, path.stem, str(path), labels)
+    arrays = read_archive(path, lambda key: _is_known(key) and (labels or not _is_label(key)))
+    _check_keys(arrays, str(path))
+    return read_arrays({k: array for k, array in arrays.items() if array is not None}, path.stem, str(path), labels)
 
 
 def read_arrays(arrays: Mapping[str, Array], name: str, where: str, labels: bool = True) -> list[Reading]:
     """The same from a dictionary of arrays. ``name`` is that of a domain without one; errors say ``where``."""
+    _check_keys(arrays, where)
     domains: defaultdict[str, dict[str, Array]] = defaultdict(dict)
     for key, array in arrays.items():
         if (matched := _KEY.fullmatch(key)) and (labels or not _is_label(key)):
             domains[matched["domain"] or name][matched["what"]] = array
     if not domains:
-        raise CosdaError(f"{where} has none of the expected arrays. {_EXPECTED}. Found: {listed(list(arrays))}.")
+        raise _nothing_known(arrays, where)
     readings = [_read_domain(where, domain, parts) for domain, parts in domains.items()]
     if labels and "classes" in arrays:
-        names = tuple(str(label) for label in arrays["classes"])
+        names = _class_names(arrays["classes"], where)
         return [named(reading, names, where) for reading in readings]
     # classes that are only numbers: the highest one of the file counts for all its domains
     longest = max((reading.classes for reading in readings if reading.numbered), key=len, default=())
@@ -73,6 +73,37 @@ def named(reading: Reading, names: tuple[str, ...], where: str) -> Reading:
     return replace(reading, classes=names)
 
 
+def _class_names(array: Array, where: str) -> tuple[str, ...]:
+    """What ``classes`` holds."""
+    if array.ndim != 1 or array.dtype.kind not in "USiuO" or not array.size:
+        raise CosdaError(f"{where}: 'classes' must be a list of names; it has shape {array.shape} of {array.dtype}.")
+    check_classes(array.size, where)
+    return tuple(str(name) for name in as_texts(array, f"{where}, classes"))
+
+
+def _check_keys(keys: Collection[str], where: str) -> None:
+    """An error for a key that means nothing: it may be a misspelt one, and a domain would be without its images."""
+    if keys and not any(map(_is_known, keys)):
+        raise _nothing_known(keys, where)
+    for key in keys:
+        if not _is_known(key):
+            shown = as_text(key[:_SHOWN])
+            known = [f"{shown[: cut.end()]}{what}" for cut in re.finditer("^|_", shown) for what in _PARTS]
+            raise CosdaError(
+                f"{where} has an array '{shown}', which means nothing here.{nearest(shown, known)} Rename or remove "
+                f"it. {_EXPECTED}."
+            )
+
+
+def _nothing_known(keys: Collection[str], where: str) -> CosdaError:
+    found = listed([key[:_SHOWN] for key in keys])
+    return CosdaError(f"{where} has none of the expected arrays. {_EXPECTED}. Found: {found}.")
+
+
+def _is_known(key: str) -> bool:
+    return key == "classes" or _KEY.fullmatch(key) is not None
+
+
 def _is_label(key: str) -> bool:
     return key == "classes" or key.endswith("labels")
 
@@ -92,6 +123,8 @@ def _read_domain(where: str, name: str, parts: dict[str, Array]) -> Reading:
     known = [labels for _, labels in pieces if labels is not None]
     if known and len(known) < len(pieces):
         raise CosdaError(f"{where}: train and test must both have labels, or neither.")
+    if len({labels.dtype.kind == "U" for labels in known}) > 1:
+        raise CosdaError(f"{where}: of train and test, one has names as labels and the other has numbers.")
     labels, classes = label_positions(np.concatenate(known), where) if known else (None, ())
     every = everything(len(items))
     train = test = every
@@ -113,7 +146,7 @@ def _images(where: str, parts: dict[str, Array], prefix: str) -> tuple[Array, Ar
         if images.ndim == 3:
             images = images[..., None]
         if images.shape[3] == 1:
-            images = images.repeat(3, axis=3)
+            images = np.broadcast_to(images, (*images.shape[:3], 3))  # takes no memory
         good = images.shape[3] == 3
     else:  # feature vectors may be called images, images may not be floats
         good = images.ndim == 2 and np.issubdtype(images.dtype, np.floating)
@@ -123,12 +156,15 @@ def _images(where: str, parts: dict[str, Array], prefix: str) -> tuple[Array, Ar
             f"(N, H, W, 3) or (N, H, W), or features as floats (N, d)."
         )
     if images.ndim == 2:
-        images = images.astype(np.float32)
+        if images.shape[1] > WIDTH.value:
+            raise CosdaError(f"{where}: {key} has {WIDTH.exceeded(images.shape[1])}.")
+        with np.errstate(over="ignore"):  # what float32 cannot hold is not finite then
+            images = images.astype(np.float32)
         if not np.isfinite(images).all():
             raise CosdaError(f"{where}: {key} holds values that are not finite; remove those rows.")
     if labels is not None and labels.shape != images.shape[:1]:
         raise CosdaError(f"{where}: {len(images)} rows but labels of shape {labels.shape}.")
-    return images, labels
+    return images, None if labels is None else as_texts(labels, f"{where}, {prefix}labels")
 
 
 def _positions(where: str, parts: dict[str, Array], part: str, count: int) -> Index:

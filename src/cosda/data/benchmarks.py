@@ -14,7 +14,7 @@ The layouts are read without knowing the data set; a table then recognises it fr
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from pathlib import Path
 from cosda.data import readers
 from cosda.data.arrays import read_npz
 from cosda.data.domain import Benchmark
+from cosda.data.fence import Fence
 from cosda.data.lists import read_list
 from cosda.data.readers import Reading, listed
 from cosda.data.registry import BENCHMARKS, Known, by_name, plain, recognise, what_belongs
@@ -37,47 +38,49 @@ class Found:
     known: Known | None = None
 
 
-def load(data: str | os.PathLike[str], name: str | None = None) -> Benchmark:
+def load(data: str | os.PathLike[str], name: str | None = None, *, follow_links: bool = False) -> Benchmark:
     """Load a benchmark.
 
     Args:
         data: A folder of domain folders, an ``.npz`` file of several domains, or the name of an embedded benchmark.
         name: The benchmark that the caller expects to find there, a name of `BENCHMARKS`.
+        follow_links: Whether links and lists in a folder may lead out of it.
 
     Raises:
-        CosdaError: there is no benchmark, or another one.
+        CosdaError: there is no benchmark, or another one; or something leads out of its folder.
     """
     embedded = BENCHMARKS.get(str(data))
     if embedded and embedded.make:
         return embedded.make()
-    return assemble(find(data, name))
+    return assemble(find(data, name, follow_links))
 
 
-def find(data: str | os.PathLike[str], name: str | None = None) -> Found:
+def find(data: str | os.PathLike[str], name: str | None = None, follow_links: bool = False) -> Found:
     """Read the domains at ``data`` and recognise the benchmark."""
     path, known = Path(data), by_name(name) if name else None
     if not path.exists():
         siblings = readers.folders_in(path.parent) if path.parent.is_dir() else []
         raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} Expected {what_belongs(known)}.")
     with readers.explained(path):
-        found = _find(path, known)
+        found = _find(path, known, Fence(path, follow_links))
     if known and found.known is not known:
         present = listed([reading.domain.name for reading in found.readings])
         raise CosdaError(f"{path} is not {known.title}. Expected {what_belongs(known)}. Found the domains {present}.")
     return found
 
 
-def _find(data: Path, known: Known | None) -> Found:
+def _find(data: Path, known: Known | None, fence: Fence) -> Found:
     if data.suffix == ".npz":
         readings = read_npz(data)
         return _found(data.stem, readings, recognise(reading.domain.name for reading in readings))
     if data.is_dir():
-        return _find_lists(data) or _find_folders(data, known)
+        return _find_lists(data, fence) or _find_folders(data, known, fence)
     raise CosdaError(f"{data} is a single file. Expected {what_belongs(known)}.")
 
 
 def assemble(found: Found) -> Benchmark:
     """Put all domains under one class list and decide the protocol, or say why that is impossible."""
+    _check_together(found)
     classes = one_class_list(found.readings)
     split = [reading.domain.name for reading in found.readings if reading.is_split]
     whole = [reading.domain.name for reading in found.readings if not reading.is_split]
@@ -109,6 +112,20 @@ def assemble(found: Found) -> Benchmark:
     )
 
 
+def _check_together(found: Found) -> None:
+    """An error for domains of one name, of which one would hide the other, and for inputs that no network can share."""
+    names = Counter(reading.domain.name for reading in found.readings)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise CosdaError(f"{found.name} has more than one domain {listed(twice)}. Give each a name of its own.")
+    inputs: dict[str, list[str]] = defaultdict(list)
+    for reading in found.readings:
+        domain = reading.domain
+        inputs["images" if domain.width is None else f"{domain.width} features"].append(domain.name)
+    if len(inputs) > 1:
+        shown = "; ".join(f"{what} in {listed(names)}" for what, names in inputs.items())
+        raise CosdaError(f"the domains of {found.name} have different inputs: {shown}. One network takes one of them.")
+
+
 def one_class_list(readings: tuple[Reading, ...]) -> tuple[str, ...]:
     """The class list of all domains: that of the domain which has every class.
 
@@ -132,7 +149,7 @@ def one_class_list(readings: tuple[Reading, ...]) -> tuple[str, ...]:
     return widest.classes
 
 
-def _find_lists(data: Path) -> Found | None:
+def _find_lists(data: Path, fence: Fence) -> Found | None:
     """Domains given by image lists, in a folder of lists or beside folders of the same names."""
     lists: dict[str, dict[str, Path]] = defaultdict(dict)
     folders = {plain(name) for name in readers.folders_in(data)}
@@ -146,43 +163,46 @@ def _find_lists(data: Path) -> Found | None:
         return None
     known = recognise(lists)
     wanted = [name for name in lists if not known or plain(name) in known.domains]
-    readings = [_read_lists(data, name, lists[name], bool(known and known.inductive)) for name in wanted]
+    readings = [_read_lists(data, name, lists[name], bool(known and known.inductive), fence) for name in wanted]
     return _found(readers.name_of(data), readings, known)
 
 
-def _read_lists(data: Path, name: str, parts: Mapping[str, Path], inductive: bool) -> Reading:
+def _read_lists(data: Path, name: str, parts: Mapping[str, Path], inductive: bool, fence: Fence) -> Reading:
+    for path in parts.values():
+        fence.check(path)
     if "list" in parts and not (inductive and "train" in parts):
-        return read_list(parts["list"], name=name)
+        return read_list(parts["list"], name=name, fence=fence)
     for part in ("train", "test"):
         if part not in parts:
             raise CosdaError(f"{data}: the list {name}_{part}.txt is missing beside {next(iter(parts.values()))}.")
-    return read_list(parts["train"], name=name, test=parts["test"])
+    return read_list(parts["train"], name=name, test=parts["test"], fence=fence)
 
 
-def _find_folders(data: Path, expected: Known | None) -> Found:
+def _find_folders(data: Path, expected: Known | None, fence: Fence) -> Found:
     """Domains given by folders: at least one has class folders; one without is unlabelled."""
+    readers.check_links(data)
     names = readers.folders_in(data)
     known = recognise(names)
     if known and known.classes:
         first = next(name for name in names if plain(name) in known.domains)
         if not set(readers.folders_in(data / first)) <= set(known.classes):
             known = None  # folders called train and validation are not VisDA's alone
-    if not known and set(names) <= {"train", "validation", "test"} and readers.layout(data) == "split":
-        return Found(readers.name_of(data), (readers.read_folder(data),))  # one domain
-    layouts = {name: readers.layout(data / name) for name in names}
+    if not known and set(names) <= {"train", "validation", "test"} and readers.layout(data, fence) == "split":
+        return Found(readers.name_of(data), (readers.read_folder(data, fence=fence),))  # one domain
+    layouts = {name: readers.layout(data / name, fence) for name in names}
     if names == ["images"] or not any(kind in ("split", "classes") for kind in layouts.values()):
         raise CosdaError(f"{data} is no benchmark. Expected {what_belongs(expected)}. {_instead(data, names)}")
     wanted = [name for name in names if not known or plain(name) in known.domains]
     # an own folder without images is no domain (runs/); a known domain without images is an error
-    readings = [_read_folder(data / name) for name in wanted if known or layouts[name] != "nothing"]
+    readings = [_read_folder(data / name, fence) for name in wanted if known or layouts[name] != "nothing"]
     return _found(readers.name_of(data), readings, known)
 
 
-def _read_folder(folder: Path) -> Reading:
+def _read_folder(folder: Path, fence: Fence) -> Reading:
     if (folder / "image_list.txt").is_file():
-        return read_list(folder / "image_list.txt", root=folder, name=folder.name)
-    loose = readers.layout(folder) == "images"
-    return readers.read_images(folder) if loose else readers.read_folder(folder)
+        return read_list(folder / "image_list.txt", root=folder, name=folder.name, fence=fence)
+    loose = readers.layout(folder, fence) == "images"
+    return (readers.read_images if loose else readers.read_folder)(folder, fence=fence)
 
 
 def _found(name: str, readings: list[Reading], known: Known | None) -> Found:

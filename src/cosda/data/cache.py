@@ -1,7 +1,7 @@
 """The packed cache: every image is decoded once and then read from a memory map.
 
-    <cache>/keys/<what stat says>            the content key of files that have not been touched since
-    <cache>/packs/<content key>-<size>-v1/   pixels.u8 (N, S, S, 3) and pack.json
+    <cache>/keys/<what stat says>            the content key of files that have not been touched since, and a hash of it
+    <cache>/packs/<content key>-<size>-v1/   an entry (`entries`) with pixels.u8 (N, S, S, 3)
 
 A pack is named by the bytes of its files, so that a moved, copied or renamed folder finds it again and a
 changed image does not. It is made in a folder ``….partial`` under a lock and renamed when it is whole:
@@ -11,25 +11,24 @@ after a kill there is no half pack, and of two processes one waits and uses what
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, decode, digest, fetch, in_parallel
+from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, decode, fetch, in_parallel
+from cosda.data.decode import digest as image_digest
 from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded
+from cosda.data.entries import cache_folder, open_entry
 from cosda.errors import CosdaError
-from cosda.files import write_atomically
+from cosda.files import Json, digest, write_atomically
 
 VERSION = 1  # raise it whenever the decoded pixels change
+ADVICE = "Set COSDA_CACHE to another folder, or use --no-pack."
 Skipped = list[tuple[str, str]]
 _KEYS: WeakKeyDictionary[Images, str] = WeakKeyDictionary()
 
@@ -40,15 +39,6 @@ class Packed:
 
     domain: Domain
     skipped: Skipped
-
-
-def default_cache() -> Path:
-    """``$COSDA_CACHE``, or ``~/.cache/cosda``."""
-    return Path(os.environ.get("COSDA_CACHE") or Path.home() / ".cache" / "cosda").expanduser()
-
-
-def _folder(cache: str | Path | None) -> Path:
-    return Path(cache).expanduser() if cache else default_cache()
 
 
 def pack(
@@ -66,20 +56,15 @@ def pack(
     """
     if not isinstance(domain.items, Undecoded):
         return Packed(domain, [])
-    cache = _folder(cache)
+    images = domain.items
     place = pack_path(domain, size, cache, workers, progress)
-    name = place.name
-    if not _is_whole(place):
-        needed = len(domain) * size * size * 3
-        with _explained(cache, needed), _locked(cache, name):
-            if not _is_whole(place):  # it may have been made while this process waited
-                _sweep(cache, name)
-                _make(place, domain.items, size, workers, progress)
-    facts = json.loads((place / "pack.json").read_text(encoding="utf-8"))
+    facts = open_entry(
+        place, lambda partial: _write(partial, images, size, workers, progress), len(domain) * size * size * 3, ADVICE
+    )
     reasons = {int(position): reason for position, reason in facts["skipped"]}
-    _judge(domain, domain.items, reasons, strict)
+    _judge(domain, images, reasons, strict)
     pixels = np.memmap(place / "pixels.u8", np.uint8, "r", shape=(facts["count"], size, size, 3))
-    return _without(domain, domain.items, reasons, pixels)
+    return _without(domain, images, reasons, pixels)
 
 
 def pack_path(
@@ -91,7 +76,7 @@ def pack_path(
 ) -> Path:
     """Where the pack of a domain lies, or will."""
     name = f"{content_key(domain, cache, workers, progress)}-{size}-v{VERSION}"
-    return _folder(cache) / "packs" / name
+    return cache_folder(cache) / "packs" / name
 
 
 def unpacked(
@@ -149,12 +134,14 @@ def _images_key(images: Undecoded, cache: str | Path | None, workers: int | None
 
 def _files_key(files: Files, cache: str | Path | None, workers: int | None, progress: Progress | None) -> str:
     stat_key = _digest(_stat_line(files, i) for i in range(len(files)))
-    memo = _folder(cache) / "keys" / stat_key
-    with suppress(OSError):
-        return memo.read_text(encoding="ascii")
+    memo = cache_folder(cache) / "keys" / stat_key
+    with suppress(OSError, ValueError):
+        key, check = memo.read_text(encoding="ascii").split()
+        if check == digest([stat_key, key]):  # a damaged or foreign one would make other images look like these
+            return key
     key = _content(files, workers, progress)
     with suppress(OSError):  # a key that cannot be kept is only slower
-        write_atomically(memo, key)
+        write_atomically(memo, f"{key} {digest([stat_key, key])}")
     return key
 
 
@@ -163,7 +150,7 @@ def _content(images: Undecoded, workers: int | None, progress: Progress | None) 
 
     def one(position: int) -> bytes:
         try:
-            return digest(fetch(images, position))
+            return image_digest(fetch(images, position))
         except Unreadable:
             return b"\0" * 16
 
@@ -178,7 +165,7 @@ def _stat_line(files: Files, position: int) -> bytes:
     """
     try:
         stat = os.stat(files.path(position))
-    except OSError:
+    except (OSError, ValueError):  # or a name that no file can have
         return f"{files.names[position]}\0missing\n".encode(errors="surrogateescape")
     facts = f"{files.names[position]}\0{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}\n"
     return facts.encode(errors="surrogateescape")
@@ -206,84 +193,21 @@ def _try_read(images: Undecoded, position: int, size: int) -> Pixels | str:
         return str(error)
 
 
-def _make(place: Path, images: Undecoded, size: int, workers: int | None, progress: Progress | None) -> None:
-    """Write a pack. Plain writes, not a writable map: a full disk is then an error and not a crash."""
-    partial = place.with_name(f"{place.name}.partial")
-    for left in (place, partial):  # damaged, or of a killed process: this one holds the lock
-        shutil.rmtree(left, ignore_errors=True)
-    partial.mkdir(parents=True)
+def _write(folder: Path, images: Undecoded, size: int, workers: int | None, progress: Progress | None) -> Json:
+    """Write the pixels of a pack. Plain writes, not a writable map: a full disk is then an error and not a crash."""
     skipped: list[tuple[int, str]] = []
-    try:
-        with (partial / "pixels.u8").open("wb") as out:
-            results = in_parallel(lambda i: _try_read(images, i, size), len(images), workers, progress)
-            for position, result in enumerate(results):
-                if isinstance(result, str):
-                    skipped.append((position, result))
-                else:
-                    out.write(result.data)
-            _flush(out)
-        facts = {"count": len(images) - len(skipped), "size": size, "skipped": skipped}
-        with (partial / "pack.json").open("w", encoding="utf-8") as out:
-            json.dump(facts, out)
-            _flush(out)
-        os.rename(partial, place)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-
-
-def _flush(file: Any) -> None:
-    """Have the bytes on disk before the rename says that they are."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _is_whole(place: Path) -> bool:
-    """Whether there is a finished pack whose pixels have the length that they should have."""
-    try:
-        facts = json.loads((place / "pack.json").read_text(encoding="utf-8"))
-        length = (place / "pixels.u8").stat().st_size
-    except (OSError, ValueError):
-        return False
-    return bool(length == facts["count"] * facts["size"] ** 2 * 3)
-
-
-@contextmanager
-def _locked(cache: Path, name: str, timeout: float = -1) -> Iterator[None]:
-    """Be the only process that makes this pack."""
-    (cache / "locks").mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / "locks" / f"{name}.lock", timeout=timeout):
-        yield
-
-
-def _sweep(cache: Path, mine: str) -> None:
-    """Remove what killed processes left of other packs: partial ones whose lock nobody holds."""
-    for partial in (cache / "packs").glob("*.partial"):
-        if partial.stem != mine:
-            with suppress(Timeout, OSError), _locked(cache, partial.stem, timeout=0):
-                shutil.rmtree(partial, ignore_errors=True)
-
-
-@contextmanager
-def _explained(cache: Path, needed: int) -> Iterator[None]:
-    """Say what a full disk or an unwritable folder means for the user."""
-    advice = "Set COSDA_CACHE to another folder, or use --no-pack."
-    try:
-        (cache / "packs").mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(cache).free
-        if free < needed:
-            raise CosdaError(
-                f"the cache {cache} has {free / 2**20:.0f} MiB left, and a pack of {needed / 2**20:.0f} MiB "
-                f"is to be made. {advice}"
-            )
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CosdaError(f"the cache {cache} cannot be written: {reason}. {advice}") from error
+    with (folder / "pixels.u8").open("wb") as out:
+        results = in_parallel(lambda i: _try_read(images, i, size), len(images), workers, progress)
+        for position, result in enumerate(results):
+            if isinstance(result, str):
+                skipped.append((position, result))
+            else:
+                out.write(result.data)
+    return {"count": len(images) - len(skipped), "size": size, "skipped": skipped}
 
 
 def _judge(domain: Domain, images: Undecoded, reasons: dict[int, str], strict: bool) -> None:
-    """Stop where nothing can be read, or under ``strict`` where anything cannot."""
+    """Stop where nothing can be read, or nothing of a class, or under ``strict`` where anything cannot."""
     if reasons and (strict or len(reasons) == len(images)):
         count = "none" if len(reasons) == len(images) else f"{len(reasons)}"
         shown = "; ".join(f"{images.where(i)}: {reason}" for i, reason in list(reasons.items())[:5])
@@ -292,6 +216,16 @@ def _judge(domain: Domain, images: Undecoded, reasons: dict[int, str], strict: b
             f"{count} of the {len(images)} images of {domain.name} {verb} be read ({shown}). "
             f"Repair or remove them; 'cosda doctor' lists all."
         )
+    if domain.labels is None or not reasons:
+        return
+    unreadable = np.bincount(domain.labels[list(reasons)])
+    lost = (unreadable > 0) & (unreadable == np.bincount(domain.labels)[: len(unreadable)])
+    for position, reason in reasons.items():
+        if lost[label := domain.labels[position]]:
+            raise CosdaError(
+                f"{domain.name} would lose a class: none of its {unreadable[label]} images can be read "
+                f"({images.where(position)}: {reason}). Repair them, or remove the class."
+            )
 
 
 def _without(domain: Domain, images: Undecoded, reasons: dict[int, str], items: Items) -> Packed:
@@ -305,4 +239,5 @@ def _without(domain: Domain, images: Undecoded, reasons: dict[int, str], items: 
 
     labels = None if domain.labels is None else domain.labels[kept]
     whole = replace(domain, items=items, labels=labels, train=follow(domain.train), test=follow(domain.test))
-    return Packed(whole, [(images.names[position], reason) for position, reason in reasons.items()])
+    names = domain.names
+    return Packed(whole, [(names[position], reason) for position, reason in reasons.items()])

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,14 +22,18 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from cosda.data.domain import Files, Index, Undecoded
+from cosda.data.limits import MEGA, MEGAPIXELS, Room, image_bytes
 from cosda.errors import CosdaError
+from cosda.files import read_regular
 
 T = TypeVar("T")
 Pixels = NDArray[np.uint8]
 Progress = Callable[[int, int], None]
 
 EXTENSIONS = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # and none for which Pillow starts a program
 _ORIENTATION = 0x0112  # the EXIF tag
+_ROOM = Room()
 _ONE_AT_A_TIME = threading.Lock()  # neither a Dataset nor an image that Pillow has opened need bear two threads
 _BATCH = 64  # images per thread that may wait to be used: bounds the memory
 
@@ -50,11 +55,13 @@ def read(path: Path, size: int) -> Pixels:
 def read_bytes(path: Path) -> bytes:
     """The file as it is; one that cannot be read is `Unreadable`."""
     try:
-        return path.read_bytes()
+        return read_regular(path, image_bytes())
     except FileNotFoundError:
         raise Unreadable("the file is missing") from None
     except OSError as error:
         raise Unreadable(f"the file cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a name that no file can have
+        raise Unreadable(f"the file cannot be read: {error}") from None
 
 
 def fetch(items: Undecoded, position: int) -> bytes | Image.Image:
@@ -85,12 +92,14 @@ def decode(data: bytes | Image.Image, size: int) -> Pixels:
     if not data:
         raise Unreadable("the file is empty")
     try:
-        if isinstance(data, bytes):
-            image = _decode_jpeg(data, size) or _to_rgb(Image.open(io.BytesIO(data)))
-        else:
-            image = _to_rgb(data)
-        return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
-    except Unreadable:
+        if not isinstance(data, bytes):
+            return _resized(_to_rgb(data), size)
+        if (pixels := _decode_jpeg(data, size)) is not None:
+            return pixels
+        image = _open(data)
+        with _room(image.width * image.height):
+            return _resized(_to_rgb(image), size)
+    except (Unreadable, CosdaError):
         raise
     except UnidentifiedImageError:
         raise Unreadable("not an image in a known format") from None
@@ -98,7 +107,30 @@ def decode(data: bytes | Image.Image, size: int) -> Pixels:
         raise Unreadable(f"damaged: {error}") from None
 
 
-def _decode_jpeg(data: bytes, size: int) -> Image.Image | None:
+def _resized(image: Image.Image, size: int) -> Pixels:
+    return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+
+
+@contextmanager
+def _room(pixels: int, share: int = 1) -> Iterator[None]:
+    """Room in memory for an image, or for a share of it; an image above the limit is `Unreadable`."""
+    if pixels > MEGAPIXELS.value * MEGA:
+        raise Unreadable(f"too large: {MEGAPIXELS.exceeded(pixels / MEGA)}")
+    with _ROOM.taken(pixels // share):
+        yield
+
+
+def _open(data: bytes) -> Image.Image:
+    """The image in a file, whose pixels are not read yet."""
+    if Image.MAX_IMAGE_PIXELS is not None and MEGAPIXELS.value > MEGAPIXELS.default:  # the user's wish
+        Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, MEGAPIXELS.value * MEGA)
+    try:
+        return Image.open(io.BytesIO(data), formats=_FORMATS)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):  # Pillow's limit is above ours
+        raise Unreadable(f"too large: more than {MEGAPIXELS.value:,} megapixels ({MEGAPIXELS.variable})") from None
+
+
+def _decode_jpeg(data: bytes, size: int) -> Pixels | None:
     """The usual photograph, by the faster decoder; None where Pillow must judge.
 
     A large photograph is decoded at 1/2, 1/4 or 1/8, never below twice the wanted size: resizing from there
@@ -107,15 +139,20 @@ def _decode_jpeg(data: bytes, size: int) -> Image.Image | None:
     if not data.startswith(b"\xff\xd8"):
         return None
     try:
-        colours = simplejpeg.decode_jpeg_header(data)[2]
+        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
         if colours in ("CMYK", "YCCK"):
             return None
-        pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=2 * size, min_width=2 * size, min_factor=2)
+        with _room(height * width, share=4):  # a large one is hardly ever decoded whole
+            pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=2 * size, min_width=2 * size, min_factor=2)
+            return _resized(_upright(Image.fromarray(pixels), data), size)
     except ValueError:  # damaged, or only unusual
         return None
-    image = Image.fromarray(pixels)
+
+
+def _upright(image: Image.Image, data: bytes) -> Image.Image:
+    """A photograph turned as its file says."""
     if b"Exif\0\0" in data[:65536]:
-        turned = Image.open(io.BytesIO(data)).getexif().get(_ORIENTATION, 1)
+        turned = _open(data).getexif().get(_ORIENTATION, 1)
         if turned != 1:
             image.getexif()[_ORIENTATION] = turned
             image = ImageOps.exif_transpose(image)

@@ -19,10 +19,12 @@ from cosda.data import benchmarks, readers
 from cosda.data.benchmarks import Found
 from cosda.data.decode import Progress, Unreadable, decode, digest, fetch, in_parallel
 from cosda.data.domain import Domain, Undecoded
+from cosda.data.fence import ANYWHERE
 from cosda.data.lists import read_csv, read_list
 from cosda.data.readers import Reading, listed
 from cosda.data.registry import BENCHMARKS
 from cosda.errors import CosdaError
+from cosda.files import as_text
 
 _SIZE = 32  # images are decoded to see whether they can be; small is quick
 _SHOWN = 10  # lines of each kind in the text; as_json has all
@@ -99,7 +101,12 @@ class Findings:
         ]
 
 
-def examine(path: str | os.PathLike[str], workers: int | None = None, progress: Progress | None = None) -> Findings:
+def examine(
+    path: str | os.PathLike[str],
+    workers: int | None = None,
+    progress: Progress | None = None,
+    follow_links: bool = False,
+) -> Findings:
     """Look at a benchmark, or at one domain, and decode every image once. It raises nothing."""
     embedded = BENCHMARKS.get(str(path))
     if embedded and embedded.make:
@@ -107,29 +114,30 @@ def examine(path: str | os.PathLike[str], workers: int | None = None, progress: 
         inductive = benchmark.protocol == "inductive"
         readings = tuple(Reading(domain, benchmark.classes, inductive) for domain in benchmark)
         return _examine(Findings(str(path)), Found(benchmark.name, readings), workers, progress)
-    findings = Findings(str(path))
+    findings = Findings(as_text(str(path)))
     try:
         with readers.explained(Path(path)):
-            found = _find(Path(path))
+            found = _find(Path(path), follow_links)
     except CosdaError as error:
         findings.problems.append(str(error))
         return findings
     return _examine(findings, found, workers, progress)
 
 
-def _find(path: Path) -> Found:
+def _find(path: Path, follow_links: bool) -> Found:
     """A benchmark, or else one domain: class folders, loose images, a list or an array file."""
     try:
-        return benchmarks.find(path)
+        return benchmarks.find(path, follow_links=follow_links)
     except CosdaError:
+        fence = ANYWHERE if follow_links else None
         if path.suffix == ".txt" and path.is_file():
-            return Found("one domain", (read_list(path),))
+            return Found("one domain", (read_list(path, fence=fence),))
         if path.suffix == ".csv" and path.is_file():
-            return Found("one domain", (read_csv(path),))
-        if path.is_dir() and readers.layout(path) == "classes":
-            return Found("one domain", (readers.read_folder(path),))
-        if path.is_dir() and not readers.folders_in(path) and readers.layout(path) == "images":
-            return Found("one domain", (readers.read_images(path),))
+            return Found("one domain", (read_csv(path, fence=fence),))
+        if path.is_dir() and readers.layout(path, fence) == "classes":
+            return Found("one domain", (readers.read_folder(path, fence=fence),))
+        if path.is_dir() and not readers.folders_in(path) and readers.layout(path, fence) == "images":
+            return Found("one domain", (readers.read_images(path, fence=fence),))
         raise
 
 
@@ -194,7 +202,9 @@ def _count(findings: Findings, reading: Reading, classes: tuple[str, ...]) -> No
 
 def _name(domain: Domain, position: int) -> str:
     """How the findings call an image."""
-    return f"{domain.name}: {domain.items.names[position] if isinstance(domain.items, Undecoded) else position}"
+    return (
+        f"{domain.name}: {as_text(domain.items.names[position]) if isinstance(domain.items, Undecoded) else position}"
+    )
 
 
 def _read_all(

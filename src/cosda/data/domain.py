@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosda.errors import CosdaError, nearest
+from cosda.files import as_text
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,7 +41,7 @@ class Files:
 
     def where(self, position: int) -> str:
         """The same for a message."""
-        return str(self.path(position))
+        return as_text(str(self.path(position)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +96,9 @@ class Domain:
     test: Index
     ignored: Mapping[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", as_text(self.name))  # it goes into records, tables and messages
+
     def __len__(self) -> int:
         return len(self.items)
 
@@ -110,8 +114,10 @@ class Domain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each image is called: its file's name, or its position."""
-        return self.items.names if isinstance(self.items, Undecoded) else tuple(map(str, range(len(self))))
+        """What each image is called: its file's name as text, or its position."""
+        if isinstance(self.items, Undecoded):
+            return tuple(map(as_text, self.items.names))
+        return tuple(map(str, range(len(self))))
 
     def ignored_files(self) -> str:
         """The files that were left out, for a message: ``3 .heic, 1 .txt``; empty if there are none."""
@@ -138,6 +144,9 @@ class Benchmark:
     protocol: Protocol_ = "transductive"
     headline: Headline = "top1"
     notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", as_text(self.name))  # as that of a domain
 
     def __iter__(self) -> Iterator[Domain]:
         return iter(self.domains.values())

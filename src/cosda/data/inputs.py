@@ -15,6 +15,7 @@ from cosda.data import lists, readers
 from cosda.data.arrays import read_arrays, read_npz
 from cosda.data.decode import EXTENSIONS, is_image
 from cosda.data.domain import Domain
+from cosda.data.fence import ANYWHERE, Fence
 from cosda.data.readers import Reading, listed
 from cosda.data.registry import BENCHMARKS
 from cosda.data.torch_dataset import Indexable, as_images, is_tensor, read_dataset
@@ -32,7 +33,12 @@ UNNAMED = "data"  # the name of a domain that comes from no file
 
 
 def load_domain(
-    data: DataLike, classes: Sequence[str] | None = None, *, labels: bool = True, name: str | None = None
+    data: DataLike,
+    classes: Sequence[str] | None = None,
+    *,
+    labels: bool = True,
+    name: str | None = None,
+    follow_links: bool = False,
 ) -> Domain:
     """One domain from whatever holds its images. Their order is kept; a folder is read in order of its file names.
 
@@ -47,28 +53,30 @@ def load_domain(
             have no names.
         labels: Whether to read labels, if there are any.
         name: That of the domain; the default is the name of its folder or file.
+        follow_links: Whether links in a folder, and lists of paths in a file, may lead out of the data folder.
 
     Raises:
-        CosdaError: the data are none of these, cannot be read, or have classes that the model does not know.
+        CosdaError: the data are none of these, cannot be read, have classes that the model does not know, or lead out
+            of their folder.
 
     Example:
         >>> target = load_domain("photos/new-site", labels=False)
         >>> checked = load_domain("photos/labelled.csv", model.classes)
         >>> frames = load_domain([Image.open(path) for path in paths], name="camera")
     """
-    reading = _read(data, labels, tuple(classes or ()))
+    reading = _read(data, labels, tuple(classes or ()), follow_links)
     if classes and reading.classes:
         where = str(data) if isinstance(data, str | os.PathLike) else reading.domain.name
         reading = _for_model(reading, tuple(classes), where)
     return replace(reading.domain, name=name) if name else reading.domain
 
 
-def _read(data: DataLike, labels: bool, classes: tuple[str, ...]) -> Reading:
+def _read(data: DataLike, labels: bool, classes: tuple[str, ...], follow_links: bool) -> Reading:
     if isinstance(data, Domain):
         return Reading(data if labels else data.without_labels())
     if isinstance(data, str | os.PathLike):
         with readers.explained(Path(data)):
-            return _read_path(Path(data), labels, classes)
+            return _read_path(Path(data), labels, classes, ANYWHERE if follow_links else None)
     if isinstance(data, Mapping):
         arrays = {str(key): as_images(value) if is_tensor(value) else np.asarray(value) for key, value in data.items()}
         return _only(read_arrays(arrays, UNNAMED, "the dictionary", labels), "the dictionary")
@@ -97,24 +105,24 @@ def _read_positions(data: Any, labels: bool) -> Reading:
     return read_dataset(data, UNNAMED, labels)
 
 
-def _read_path(path: Path, labels: bool, classes: tuple[str, ...]) -> Reading:
+def _read_path(path: Path, labels: bool, classes: tuple[str, ...], fence: Fence | None) -> Reading:
     if not path.exists():
         siblings = os.listdir(path.parent) if path.parent.is_dir() else []
         raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} {ACCEPTED}")
     if path.is_dir():
-        with_classes = labels and readers.layout(path) in ("split", "classes")
-        return readers.read_folder(path) if with_classes else readers.read_images(path)
+        with_classes = labels and readers.layout(path, fence) in ("split", "classes")
+        return (readers.read_folder if with_classes else readers.read_images)(path, fence=fence)
     match path.suffix.lower():
         case ".npz":
             return _only(read_npz(path, labels), str(path))
         case ".csv":
-            return lists.read_csv(path, labels)
+            return lists.read_csv(path, labels, fence)
         case ".txt" if not labels:
-            return lists.read_unlabelled_list(path)
+            return lists.read_unlabelled_list(path, fence)
         case ".txt":
-            reading = lists.read_list(path, sort=False)
+            reading = lists.read_list(path, sort=False, fence=fence)
             if classes and not all(_model_name(classes, name) for name in reading.classes):
-                reading = lists.read_list(path, by_folder=False, sort=False)
+                reading = lists.read_list(path, by_folder=False, sort=False, fence=fence)
             return reading
     if not is_image(path.name):
         raise CosdaError(f"{path} is of no known kind. {ACCEPTED} Images end in {', '.join(EXTENSIONS)}.")

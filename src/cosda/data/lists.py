@@ -15,10 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from cosda.data.decode import is_image
+from cosda.data.domain import Files
+from cosda.data.fence import Fence
+from cosda.data.limits import LIST, MIB, check_classes
 from cosda.data.readers import Reading, folders_in, listed, make_reading, numbers
 from cosda.data.registry import plain
 from cosda.errors import CosdaError
+from cosda.files import read_regular
 
+_DIGITS = 18  # of the number of a class, at most
 PATH_COLUMNS, LABEL_COLUMNS = ("path", "image", "file"), ("label", "class")  # of a CSV file
 
 
@@ -40,12 +45,14 @@ def read_list(
     test: Path | None = None,
     by_folder: bool = True,
     sort: bool = True,
+    fence: Fence | None = None,
 ) -> Reading:
     """An image list, "path label" per line, or two of them: ``path`` for training and ``test``.
 
     Paths are relative to ``root``; without it to the list's folder or the one above, wherever they exist.
     Classes take the names of the images' folders, in alphabetical order, where every label has one folder
-    and every folder one label; elsewhere, or without ``by_folder``, they are the numbers.
+    and every folder one label; elsewhere, or without ``by_folder``, they are the numbers. Paths that lead out of the
+    fence, which is the folder that they are relative to where none is given, are an error.
     """
     lists = [_labels_of(part) for part in (path, test) if part is not None]
     base, spelling = _locate(path, root, list(lists[0]))
@@ -58,17 +65,22 @@ def read_list(
     if labels and len(labels) < len(every):
         raise CosdaError(f"{path} has labels on some lines and none on others; give all of them or none.")
     names = _names_of(labels) if by_folder else {}
+    if not names:
+        check_classes(max(labels.values(), default=-1) + 1, str(path))
     classes = tuple(sorted(names.values())) or numbers(max(labels.values(), default=-1) + 1)
     named = {image: names.get(label, str(label)) for image, label in labels.items()}
     files = tuple(sorted(every) if sort else every)
+    (fence or Fence(base)).check_files(Files(base, files))
     return make_reading(name or path.stem, base, files, named, classes, (lists[0], lists[1]) if test else None)
 
 
-def read_unlabelled_list(path: Path) -> Reading:
+def read_unlabelled_list(path: Path, fence: Fence | None = None) -> Reading:
     """The images of a list, whatever labels it has."""
     images = [line.image for line in _lines(path)]
     base, spelling = _locate(path, None, images)
-    return make_reading(path.stem, base, tuple(_respell(image, spelling) for image in images))
+    files = tuple(_respell(image, spelling) for image in images)
+    (fence or Fence(base)).check_files(Files(base, files))
+    return make_reading(path.stem, base, files)
 
 
 def _lines(path: Path) -> list[Line]:
@@ -79,6 +91,8 @@ def _lines(path: Path) -> list[Line]:
             continue
         *before, last = text.strip().rsplit(maxsplit=1)
         labelled = bool(before) and last.isdecimal()
+        if labelled and len(last) > _DIGITS:
+            raise CosdaError(f"{path}, line {number}: the label has {len(last)} digits; labels are numbers from 0 up.")
         image = (before[0] if labelled else text.strip()).replace("\\", "/")
         if not is_image(PurePosixPath(image).name):
             raise CosdaError(f'{path}, line {number}: expected "path label" with an image\'s path, found "{text}".')
@@ -109,7 +123,7 @@ def _locate(path: Path, root: Path | None, names: list[str]) -> tuple[Path, dict
         heads = {PurePosixPath(probe).parts[0] for probe in probes}
         respelled = {head: known[plain(head)] for head in heads if plain(head) in known}
         for spelling in ({}, respelled):
-            if any((candidate / _respell(probe, spelling)).is_file() for probe in probes):
+            if any(_is_file(candidate / _respell(probe, spelling)) for probe in probes):
                 return candidate, spelling
     looked = " and ".join(str(candidate) for candidate in candidates)
     raise CosdaError(
@@ -133,15 +147,15 @@ def _names_of(labels: Mapping[str, int]) -> dict[int, str]:
 # --- CSV files and Python lists ---------------------------------------------------------------------------------------
 
 
-def read_csv(path: Path, labels: bool = True) -> Reading:
+def read_csv(path: Path, labels: bool = True, fence: Fence | None = None) -> Reading:
     """A CSV file with a header: a column path, image or file, and perhaps one called label or class.
 
     Paths are relative to the file's folder. Labels are names or numbers. Other columns are not read.
     """
-    text = _text(path, "a CSV file")
-    header = text.partition("\n")[0]
-    rows = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), restval="")
-    columns = {str(name).strip().lower(): name for name in rows.fieldnames or ()}
+    fieldnames, numbered_rows = _rows(path)
+    columns = {str(name).strip().lower(): name for name in fieldnames}
+    if len(columns) < len(fieldnames):
+        raise CosdaError(f"{path} has two columns of one name: {listed(fieldnames)}. Give each its own.")
     where = next((columns[name] for name in PATH_COLUMNS if name in columns), None)
     if where is None:
         raise CosdaError(
@@ -149,10 +163,6 @@ def read_csv(path: Path, labels: bool = True) -> Reading:
             f"{PATH_COLUMNS[-1]}, and may have {' or '.join(LABEL_COLUMNS)}; it has: {listed(list(columns))}."
         )
     label = next((columns[name] for name in LABEL_COLUMNS if name in columns), None) if labels else None
-    try:
-        numbered_rows = [(rows.line_num, row) for row in rows]
-    except csv.Error as error:
-        raise CosdaError(f"{path}, line {rows.line_num}: {error}.") from None
     files, found = [], []
     for number, row in numbered_rows:
         if not row[where].strip():
@@ -163,29 +173,52 @@ def read_csv(path: Path, labels: bool = True) -> Reading:
             raise CosdaError(f"{path}, line {number}: some rows have a label and some have none.")
     if not files:
         raise CosdaError(f"{path} has a header and no rows.")
-    if not any((path.parent / file).is_file() for file in files):
+    if not any(_is_file(path.parent / file) for file in files):
         raise CosdaError(
             f"the images of {path} were not found: its first one is {files[0]}, looked for below {path.parent}. "
             f"Write paths relative to the CSV file, or absolute ones."
         )
+    (fence or Fence(path.parent)).check_files(Files(path.parent, tuple(files)))
     reading = make_reading(path.stem, path.parent, tuple(files))
     if not found[0]:
         return reading
-    numbered = all(word.isdecimal() and word == str(int(word)) for word in found)  # 007 is a name
+    # 007 is a name, and so is what has more digits than a number of a class can have
+    numbered = all(word.isdecimal() and len(word) <= _DIGITS and word == str(int(word)) for word in found)
     return reading.with_labels(np.array([int(word) for word in found] if numbered else found), str(path))
 
 
 def read_paths(paths: Iterable[str | os.PathLike[str]], name: str) -> Reading:
     """A list of paths of image files; they stay as they are written."""
     files = tuple(os.fspath(path) for path in paths)
-    if not any(Path(file).is_file() for file in files):
+    if not any(_is_file(Path(file)) for file in files):
         hint = " Give a folder by its path alone, not in a list." if Path(files[0]).is_dir() else ""
         raise CosdaError(f"none of the {len(files)} paths of the list is a file; the first one is {files[0]}.{hint}")
     return make_reading(name, Path(), files)
 
 
+def _rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """The header of a CSV file and its rows, each with the number of its line."""
+    text = _text(path, "a CSV file")
+    header = text.partition("\n")[0]
+    rows = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), restval="")
+    try:
+        return list(rows.fieldnames or ()), [(rows.line_num, row) for row in rows]
+    except csv.Error as error:
+        raise CosdaError(f"{path}, line {rows.line_num}: {error}.") from None
+
+
 def _text(path: Path, kind: str) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_regular(path, LIST.value * MIB).decode("utf-8-sig")
+    except OSError as error:
+        raise CosdaError(f"{path} cannot be read as {kind}: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
         raise CosdaError(f"{path} cannot be read as {kind}: {error}.") from None
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file; what can be no path is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False

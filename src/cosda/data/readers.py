@@ -7,6 +7,7 @@ lists.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -20,7 +21,10 @@ from numpy.typing import NDArray
 
 from cosda.data.decode import is_image
 from cosda.data.domain import Domain, Files, Index, everything
+from cosda.data.fence import Fence
+from cosda.data.limits import FOLDERS_DEEP, check_classes
 from cosda.errors import CosdaError
+from cosda.files import as_text
 
 Layout = Literal["split", "classes", "images", "nothing"]
 
@@ -34,6 +38,12 @@ class Reading:
     domain: Domain
     classes: tuple[str, ...] = ()
     is_split: bool = False  # whether the data came with a train and a test part
+
+    def __post_init__(self) -> None:
+        check_classes(len(self.classes), self.domain.name)
+        object.__setattr__(self, "classes", tuple(map(as_text, self.classes)))
+        if twice := [name for name, count in Counter(self.classes).items() if count > 1]:
+            raise CosdaError(f"{self.domain.name}: the class {listed(twice)} has its name twice; give each its own.")
 
     @property
     def numbered(self) -> bool:
@@ -59,12 +69,30 @@ def label_positions(labels: NDArray[Any], where: str) -> tuple[Index, tuple[str,
     Raises:
         CosdaError: they are neither; it says ``where``.
     """
-    if labels.dtype.kind in "US":
-        names, positions = np.unique(labels.astype(str), return_inverse=True)
+    labels = as_texts(labels, where)
+    if labels.dtype.kind == "U":
+        names, positions = np.unique(labels, return_inverse=True)
         return positions.astype(np.int64), tuple(str(name) for name in names)
-    if labels.dtype.kind not in "iu" or labels.min() < 0:
+    if labels.dtype.kind not in "iu" or not labels.size or labels.min() < 0:
         raise CosdaError(f"{where}: labels must be whole numbers from 0 up, or names.")
+    check_classes(int(labels.max()) + 1, where)
     return labels.astype(np.int64), numbers(int(labels.max()) + 1)
+
+
+def as_texts(array: NDArray[Any], where: str) -> NDArray[Any]:
+    """Names that are bytes as text; other arrays as they are.
+
+    Raises:
+        CosdaError: they are no text; it says ``where``.
+    """
+    try:
+        if array.dtype.kind == "S":
+            array = np.char.decode(array, "utf-8")
+        if array.dtype.kind == "U":
+            array.tolist()  # numpy stores numbers of which some are no letters
+    except ValueError as error:
+        raise CosdaError(f"{where}: names must be text in UTF-8: {error}.") from None
+    return array
 
 
 def numbers(count: int) -> tuple[str, ...]:
@@ -83,13 +111,14 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CosdaError(f"{path} cannot be read: {error.strerror} ({error.filename}).") from error
+        where = f" ({as_text(str(error.filename))})" if error.filename else ""
+        raise CosdaError(f"{as_text(str(path))} cannot be read: {error.strerror or error}{where}.") from error
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
     """The first names of a list, and how many more there are: for a message."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(map(as_text, names[:most])) + more
 
 
 def folders_in(folder: Path) -> list[str]:
@@ -98,47 +127,78 @@ def folders_in(folder: Path) -> list[str]:
         return sorted(e.name for e in entries if e.is_dir() and not _hidden(e.name))
 
 
-def files_below(folder: Path) -> list[str]:
-    """Relative names of all files in ``folder`` and its folders, sorted; hidden ones and leavings are passed over."""
-    return sorted(_walk(folder))
+def files_below(folder: Path, fence: Fence | None = None) -> list[str]:
+    """Relative names of all files in ``folder`` and its folders, sorted; hidden ones and leavings are passed over.
+
+    Links that lead out of the fence, which is the folder itself where none is given, are an error; so is a folder that
+    cannot be read, and a link to nothing: it may have been a class.
+    """
+    return sorted(_walk(folder, fence or Fence(folder)))
+
+
+def check_links(folder: Path) -> None:
+    """An error for links directly in a folder that lead to nothing; what they stood for would be missing."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink() and not _passed_over(entry.name) and not os.path.exists(entry.path):
+                raise _dangling(entry)
 
 
 def _hidden(name: str) -> bool:
     return name.startswith((".", "__MACOSX"))
 
 
-def _walk(folder: Path, inside: str = "", above: tuple[str, ...] = ()) -> Iterator[str]:
-    real = os.path.realpath(folder)
+def _passed_over(name: str) -> bool:
+    return _hidden(name) or name.lower() in _LEAVINGS
+
+
+def _dangling(entry: os.DirEntry[str]) -> CosdaError:
+    target = as_text(os.readlink(entry.path))
+    return CosdaError(f"{as_text(entry.path)} is a link to {target}, which is not there. Repair or remove it.")
+
+
+def _walk(folder: Path, fence: Fence, inside: str = "", above: tuple[str, ...] = ()) -> Iterator[str]:
+    real = fence.check(folder)
     if real in above:  # a link that leads back up
         return
+    if len(above) == FOLDERS_DEEP:
+        raise CosdaError(f"{as_text(str(folder))}: folders lie more than {FOLDERS_DEEP} deep; give one further down.")
+    if not os.access(folder, os.R_OK | os.X_OK):  # names that can be listed may still lead to nothing
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     with os.scandir(folder) as entries:
         for entry in entries:
-            if _hidden(entry.name) or entry.name.lower() in _LEAVINGS:
+            if _passed_over(entry.name):
                 continue
             if entry.is_dir():
-                yield from _walk(folder / entry.name, f"{inside}{entry.name}/", (*above, real))
-            else:
-                yield inside + entry.name
+                yield from _walk(folder / entry.name, fence, f"{inside}{entry.name}/", (*above, real))
+                continue
+            if entry.is_symlink():
+                if not is_image(entry.name) and not os.path.exists(entry.path):
+                    raise _dangling(entry)
+                fence.check(entry.path)
+            yield inside + entry.name
 
 
-def layout(folder: Path) -> Layout:
+def layout(folder: Path, fence: Fence | None = None) -> Layout:
     """What lies in a folder: train and test parts, class folders, loose images, or no image at all."""
+    fence = fence or Fence(folder)
     base = _base(folder)
     names = folders_in(base)
-    if {"train", "test"} <= set(names) and all(layout(base / part) == "classes" for part in ("train", "test")):
+    if {"train", "test"} <= set(names) and all(layout(base / part, fence) == "classes" for part in ("train", "test")):
         return "split"
     if any(_holds_images(base / name) for name in names):
         return "classes"
-    return "images" if any(map(is_image, _walk(base))) else "nothing"
+    return "images" if any(map(is_image, _walk(base, fence))) else "nothing"
 
 
-def read_folder(folder: Path, name: str | None = None) -> Reading:
+def read_folder(folder: Path, name: str | None = None, fence: Fence | None = None) -> Reading:
     """A labelled folder: ``<class>/…``, ``images/<class>/…``, or either in ``train/`` and ``test/``."""
-    kind, base = layout(folder), _base(folder)
+    fence = fence or Fence(folder)
+    kind, base = layout(folder, fence), _base(folder)
     if kind not in ("split", "classes"):
         expected = f"Expected {folder.name}/<class>/<images>"
         raise CosdaError(f"{folder} has no class folders. {expected}; {describe(folder)}.")
-    files = files_below(base)
+    files = files_below(base, fence)
     places = [_base(base / part) for part in ("train", "test")] if kind == "split" else [base]
     classes = sorted({label for place in places for label in folders_in(place)})
     train, *test = (_in_class_folders(files, place.relative_to(base)) for place in places)
@@ -151,12 +211,12 @@ def read_folder(folder: Path, name: str | None = None) -> Reading:
     return _with_ignored(reading, [file for file in files if file not in labels])
 
 
-def read_images(folder: Path, name: str | None = None) -> Reading:
+def read_images(folder: Path, name: str | None = None, fence: Fence | None = None) -> Reading:
     """All images in a folder and its folders, whatever these are called, without labels. A file is a domain of one."""
     name = name or name_of(folder)
     if folder.is_file():
         return make_reading(name, folder.parent, (folder.name,))
-    files = files_below(folder)
+    files = files_below(folder, fence)
     images = tuple(file for file in files if is_image(file))
     if not images:
         raise CosdaError(f"{folder} holds no images; {describe(folder)}.")

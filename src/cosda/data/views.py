@@ -58,7 +58,7 @@ def make_views(name: str, items: Tensor, preprocessing: Preprocessing, draws: Se
     if items.dim() == 2:
         return items
     if name == "test":
-        return _normalise(crop(items, _test_boxes(items, preprocessing), preprocessing.size), preprocessing)
+        return _normalise(central_pixels(items, preprocessing), preprocessing)
     if name not in ("weak", "strong"):
         raise ValueError(f"unknown view '{name}'; there are weak, strong and test")
     boxes = _weak_boxes(items, preprocessing, draws)
@@ -70,6 +70,11 @@ def make_views(name: str, items: Tensor, preprocessing: Preprocessing, draws: Se
         parts = torch.split(images, [draw.at_hand for draw in draws])
         images = torch.cat([_auto_augment(part, draw) for part, draw in zip(parts, draws, strict=True)])
     return _normalise(images, preprocessing)
+
+
+def central_pixels(items: Tensor, preprocessing: Preprocessing) -> Tensor:
+    """The test view (B, 3, S, S) before it is normalised, in 0..255."""
+    return crop(items, _test_boxes(items, preprocessing), preprocessing.size)
 
 
 def _chance(draws: Sequence[Draw], one: Callable[[Draw], Tensor]) -> Tensor:
@@ -105,10 +110,14 @@ def _weak_boxes(items: Tensor, preprocessing: Preprocessing, draws: Sequence[Dra
 
 
 def _test_boxes(items: Tensor, preprocessing: Preprocessing) -> Tensor:
-    count, height, width = items.shape[:3]
+    return torch.tensor([central_box(items.shape[1], items.shape[2], preprocessing)]).expand(len(items), 4)
+
+
+def central_box(height: int, width: int, preprocessing: Preprocessing) -> tuple[int, int, int, int]:
+    """The part (top, left, height, width) of an image that its test view shows."""
     side = SHOT_SIDE if preprocessing.profile == "shot" else 1.0
     tall, wide = round(height * side), round(width * side)
-    return torch.tensor([[(height - tall) // 2, (width - wide) // 2, tall, wide]]).expand(count, 4)
+    return (height - tall) // 2, (width - wide) // 2, tall, wide
 
 
 def crop(items: Tensor, boxes: Tensor, size: int, mirrored: Tensor | None = None) -> Tensor:
@@ -168,7 +177,7 @@ def _auto_augment(images: Tensor, draw: Draw) -> Tensor:
 def _normalise(images: Tensor, preprocessing: Preprocessing) -> Tensor:
     """(x / 255 - mean) / std as one multiplication and one addition; the result is channels-last."""
     count, _, height, width = images.shape
-    shift, scale = _shift_and_scale(preprocessing)
+    shift, scale = shift_and_scale(preprocessing)
     # A whole row of pixels is one line of numbers to the processor; with the three channels as the innermost loop it
     # takes several times as long.
     rows = images.permute(0, 2, 3, 1).reshape(count, height, 3 * width).float()
@@ -178,6 +187,7 @@ def _normalise(images: Tensor, preprocessing: Preprocessing) -> Tensor:
 
 
 @cache
-def _shift_and_scale(preprocessing: Preprocessing) -> tuple[Tensor, Tensor]:
+def shift_and_scale(preprocessing: Preprocessing) -> tuple[Tensor, Tensor]:
+    """What a pixel in 0..255 is multiplied by, the second, and what is then added, for each channel (3,)."""
     mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
     return -mean / std, 1 / (255 * std)

@@ -1,6 +1,7 @@
 """What was fitted once, by `studies/verdict.py` on runs whose truth is known: estimates of accuracy, and the risk.
 
-Two regressions and two limits, in `fitted.json` beside this file. Nothing is fitted when a user adapts a model.
+Two regressions, a few small trees and two limits, in `fitted.json` beside this file. Nothing is fitted when a user
+adapts a model.
 """
 
 from __future__ import annotations
@@ -61,13 +62,37 @@ class Regression:
         return self.bias + sum(weight * scaled(name, evidence[name]) for name, weight in self.weights.items())
 
 
+Node = tuple[str, float, int, int, float]  # number, threshold, next node if below or equal, else, value of a leaf
+
+
+@dataclass(frozen=True)
+class Trees:
+    """A sum of small decision trees; unlike a weighted sum, they do not run away where a number is like none seen."""
+
+    bias: float
+    trees: tuple[tuple[Node, ...], ...]
+
+    def __call__(self, evidence: Mapping[str, float]) -> float:
+        """The sum, for numbers by name."""
+        return self.bias + sum(_leaf(tree, evidence) for tree in self.trees)
+
+
+def _leaf(tree: tuple[Node, ...], evidence: Mapping[str, float]) -> float:
+    place = 0
+    while True:
+        name, threshold, below, above, value = tree[place]
+        if not name:
+            return value
+        place = below if evidence[name] <= threshold else above
+
+
 @dataclass(frozen=True)
 class Fitted:
     """All that was fitted."""
 
     before: Regression  # log-odds of the incoming model's accuracy
     after: Regression  # of the adapted model's
-    harm: Regression  # log-odds that more than two points were lost
+    harm: Trees  # log-odds that more than two points were lost
     accept: float  # risks below are accepted,
     reject: float  # and those above rejected
     usual: Mapping[str, tuple[float, float]]  # between which values nearly all good adaptations lie
@@ -75,10 +100,12 @@ class Fitted:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Fitted:
         """As `studies/verdict.py` wrote it."""
-        parts = {name: Regression(**values[name]) for name in ("before", "after", "harm")}
+        before, after = (Regression(**values[name]) for name in ("before", "after"))
+        trees = tuple(tuple((n, t, b, a, v) for n, t, b, a, v in tree) for tree in values["harm"]["trees"])
+        harm = Trees(values["harm"]["bias"], trees)
         ends = values["usual"].items()
         usual = {name: (_number(low, -math.inf), _number(high, math.inf)) for name, (low, high) in ends}
-        return cls(**parts, accept=values["accept"], reject=values["reject"], usual=usual)
+        return cls(before, after, harm, accept=values["accept"], reject=values["reject"], usual=usual)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a side without a limit is null."""

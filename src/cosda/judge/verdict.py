@@ -31,6 +31,7 @@ from cosda.run.evaluate import told
 from cosda.run.judge import Judge
 from cosda.run.prepare import Prepared
 from cosda.run.selector import sample
+from cosda.validators import scores
 
 MOST = 2000  # images that are judged
 SHOWN = 24  # images of each kind that somebody should look at
@@ -107,12 +108,14 @@ class Judging(Judge):
         _write(folder.path, facts, self._pictures(prepared, target, after))
 
     def _said(self, answers: Answers, evidence: Mapping[str, float], when: str) -> Said:
+        assert self.before is not None
         confidence = answers.probabilities.max(dim=1).values
         return Said(
             classes=tuple(torch.bincount(answers.classes, minlength=answers.logits.shape[1]).tolist()),
             confidence=float(confidence.mean()),
             confidences=tuple(binned(confidence).tolist()),
             estimate=fitted().accuracy(evidence, when) if self.calibration else None,
+            scores=scores(answers.probabilities, self.before.classes),
         )
 
     def _pictures(self, prepared: Prepared, target: str, after: Answers) -> dict[JudgedImage, bytes | None]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from cosda.errors import CosdaError, nearest
 from cosda.models.encoders import build_encoder
 from cosda.models.masks import add_masks
 from cosda.models.network import Network
+
+WRAPPED = "wrapped"  # the encoder of a model of the user's own, or of a library's whole classifier
+_NAMES = {"builder": "build"}  # fields that model.json calls otherwise
+_RARE = ("tail", "domains", "builder", "config", "batch")  # left out where a model has none
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,12 @@ class Architecture:
     classifier: str | None = None  # where the last layer sat in a model of the user's own; see `wrap`
     tail: bool = False  # whether more than that layer was left out, such as a softmax
     domains: tuple[str, ...] = ()  # those that have a mask; see `masks`
+    builder: str | None = None  # who builds a wrapped model again: timm/NAME, …, or a function; see `builders`
+    config: Mapping[str, Any] | None = field(default=None, hash=False)  # what a library needs for that beside the name
+    batch: int | None = None  # the only number of images that a graph takes at once; see `graph`
 
     def build(self, weights: str | None = None) -> Network:
         """A network with a new head on an encoder with the given weights (see `build_encoder`)."""
-        if self.encoder == "wrapped":
-            raise CosdaError(
-                "this network is a model of your own that cosda wrapped, and only your code can build it: "
-                "cosda.load(path, build=function), where the function returns such a model, trained or not."
-            )
         encoder = build_encoder(self.encoder, weights, self.input_width)
         network = Network.build(encoder, encoder.width, self.bottleneck, self.classes)
         return add_masks(network, self.bottleneck, self.domains) if self.domains else network
@@ -38,13 +40,14 @@ class Architecture:
     def as_json(self) -> dict[str, Any]:
         """Plain values for model.json; what few models have is left out of all others."""
         values = asdict(self) | {"domains": list(self.domains)}
-        return {key: value for key, value in values.items() if key not in ("tail", "domains") or value}
+        return {_NAMES.get(key, key): value for key, value in values.items() if key not in _RARE or value}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Architecture:
         """The reverse of `as_json`."""
-        known = {field.name for field in fields(cls)}
+        known = {_NAMES.get(each.name, each.name): each.name for each in fields(cls)}
         for key in values:
             if key not in known:
                 raise CosdaError(f"an architecture has no '{key}'.{nearest(key, known)}")
-        return cls(**{**values, "domains": tuple(values.get("domains", ()))})
+        given = {known[key]: value for key, value in values.items()}
+        return cls(**{**given, "domains": tuple(given.get("domains", ()))})

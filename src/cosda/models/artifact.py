@@ -10,6 +10,9 @@ may lie the profile of what the network was trained on, and for a domain bank ea
 
     profile-0.safetensors, expert-1.safetensors, profile-1.safetensors, expert-2.safetensors, ...
     {..., "experts": {"late": false, "experts": [{"domain": "...", "bits": 4}, ...]}}
+
+A network that is a graph has that as well, as `graph.onnx` or `graph.pt2` (`opaque`).
+`README.md` tells people the same (`card`). Nothing reads it; a card that somebody has written in is not replaced.
 """
 
 from __future__ import annotations
@@ -17,15 +20,14 @@ from __future__ import annotations
 import copy
 import datetime
 import hashlib
-import importlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -35,19 +37,24 @@ from torch import nn
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
 from cosda.files import write_atomically
-from cosda.models.architecture import Architecture
+from cosda.models.architecture import WRAPPED, Architecture
+from cosda.models.builders import Builder, build_again
+from cosda.models.card import card
 from cosda.models.encoders.base import Preprocessing
 from cosda.models.encoders.weights import check_layout, first_line, layout, read_metadata
 from cosda.models.experts import DomainBank, Expert, Stored
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
+from cosda.models.opaque import Graph, is_graph, open_network
 from cosda.models.profile import DomainProfile
 from cosda.models.split import join, split
 
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
 FILES = {ENCODER, HEAD, DESCRIPTION}
+CARD = "README.md"
 _PROFILES, _EXPERTS = "profile-*.safetensors", "expert-*.safetensors"  # by number: names of domains may be anything
+_GRAPHS = "graph.*"  # by format
 
 
 @dataclass
@@ -149,8 +156,8 @@ class Model:
         if not collectives.is_main():
             return path
         check_free(path, overwrite)
-        weights = self._weights()
-        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in weights.items()}
+        weights, readme = self._weights(), card(self).encode("utf-8", "replace")
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in (*weights.items(), (CARD, readme))}
         description = {
             "format": FORMAT,
             "architecture": self.architecture.as_json(),
@@ -169,6 +176,7 @@ class Model:
             for name, content in weights.items():
                 if not (link and self._link(name, folder / name, hashes[name])):
                     (folder / name).write_bytes(content)
+            (folder / CARD).write_bytes(readme)
             (folder / DESCRIPTION).write_text(text, encoding="utf-8")
 
         try:
@@ -187,10 +195,18 @@ class Model:
             domain: which mask to use, for a model that has one for each domain; of a domain bank, the one whose expert
                 is wanted alone.
 
+        Raises:
+            CosdaError: the network is a graph in a file, which is no module.
+
         Example:
             >>> adapted = cosda.adapt(cosda.wrap(mine, classes), "photos").model
             >>> mine.load_state_dict(adapted.module().state_dict())
         """
+        if is_graph(self.architecture):
+            raise CosdaError(
+                f"the network is a graph, which is no torch.nn.Module. Deploy its file, "
+                f"{graph_file(self.architecture.encoder)} in the model folder."
+            )
         network = self.network.for_domain(domain)
         if self.architecture.classifier is None or network.base is not network:
             return network.plain().eval()
@@ -230,9 +246,10 @@ def _kind(profile: DomainProfile) -> tuple[Any, ...]:
 
 
 def _beside(network: Network) -> dict[str, bytes]:
-    """The content of the files of a network's profile, and of a bank's experts."""
-    own = network.base.profile
-    files = {} if own is None else {profile_file(0): own.to_bytes()}
+    """The content of the files of a network's graph and profile, and of a bank's experts."""
+    own, encoder = network.base.profile, network.encoder
+    files = {graph_file(encoder.format): encoder.content} if isinstance(encoder, Graph) else {}
+    files |= {} if own is None else {profile_file(0): own.to_bytes()}
     for number, expert in enumerate(network.experts if isinstance(network, DomainBank) else (), start=1):
         files |= {expert_file(number): expert.read(), profile_file(number): expert.profile.to_bytes()}
     return files
@@ -248,23 +265,27 @@ def expert_file(number: int) -> str:
     return _EXPERTS.replace("*", str(number))
 
 
+def graph_file(format: str) -> str:
+    """The file of a network that is a graph."""
+    return _GRAPHS.replace("*", format)
+
+
 def weights_key(module: nn.Module) -> str:
     """Names the bits of a network."""
     state = {key: value.detach().cpu().clone().contiguous() for key, value in module.state_dict().items()}
     return hashlib.blake2b(safetensors.torch.save(state), digest_size=16).hexdigest()
 
 
-def load(
-    path: str | Path, device: str | torch.device = "cpu", build: Callable[[], nn.Module] | str | None = None
-) -> Model:
+def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | str | None = None) -> Model:
     """Open a model folder; the network is in evaluation mode.
 
     Args:
         path: the folder, as `Model.save` wrote it.
         device: where the network is to be.
         build: for a model from `wrap`, a function that returns a module of the same shape as the one that was wrapped,
-            trained or not; or its name, ``"module:function"``. Only your code can build it; cosda stores weights and no
-            code.
+            trained or not; or its name, ``"module:function"``, which the model then remembers. Only your code can build
+            it: cosda stores weights and no code, and runs none that is not named here. A model of timm, torchvision or
+            transformers from `import_model` needs none, because the library builds it.
 
     Raises:
         CosdaError: there is no model, it is damaged, or it needs ``build``.
@@ -281,8 +302,14 @@ def load(
         classes, lineage = tuple(description["classes"]), list(description["lineage"])
     # A new network draws random weights, which are then replaced: the caller's random numbers must not move.
     with torch.random.fork_rng(devices=[]):
-        if architecture.encoder == "wrapped" and build is not None:
-            network = _rebuild(architecture, preprocessing, _builder(build)())
+        if architecture.encoder == WRAPPED:
+            module, builder = build_again(architecture, build)
+            architecture = replace(architecture, builder=builder)
+            network = split(module, architecture.classifier or "", preprocessing, architecture.tail)
+        elif is_graph(architecture):
+            name = graph_file(architecture.encoder)
+            content = Stored(path / name, description["sha256"].get(name, "")).read()
+            network = open_network(architecture, preprocessing, content)
         else:
             with damage_explained(path):
                 network = architecture.build(weights="random")
@@ -291,24 +318,12 @@ def load(
         network.load_state_dict(weights)
     except RuntimeError as error:
         reason = "; ".join(line.strip() for line in str(error).splitlines()[1:4])
-        meant = "that build= makes" if architecture.encoder == "wrapped" else f"that its {DESCRIPTION} describes"
+        meant = "that build= makes" if architecture.encoder == WRAPPED else f"that its {DESCRIPTION} describes"
         raise CosdaError(f"the weights in {path} do not fit the network {meant}: {reason}") from None
     check_layout(network.encoder, read_metadata(path / ENCODER), path / ENCODER)
     model.network = _with_experts(network, path, description)
     model.network.to(device).eval()
     return model
-
-
-def _builder(build: Callable[[], nn.Module] | str) -> Callable[[], nn.Module]:
-    """The function itself, or the one that is called ``module:function``."""
-    if not isinstance(build, str):
-        return build
-    module, _, name = build.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise CosdaError(f"--build {build}: there is no such function: {error}. Write MODULE:FUNCTION.") from None
-    return cast(Callable[[], nn.Module], found)
 
 
 def load_like(path: str | Path, model: Model) -> Model:
@@ -347,21 +362,19 @@ def _with_experts(network: Network, path: Path, description: dict[str, Any], laz
         return DomainBank(network, experts, bank["late"])
 
 
-def _rebuild(architecture: Architecture, preprocessing: Preprocessing, made: object) -> Network:
-    """The network of a wrapped model, from what the user's function made."""
-    if not isinstance(made, nn.Module):
-        raise CosdaError(f"build= must return a torch.nn.Module, as wrap took it; it returned a {type(made).__name__}.")
-    return split(made, architecture.classifier or "", preprocessing, architecture.tail)
-
-
 def is_model(path: str | Path) -> bool:
     """Whether a path looks like a model folder."""
     return all((Path(path) / name).is_file() for name in FILES)
 
 
-def _is_ours(name: str) -> bool:
-    """Whether a file of a model folder is part of the model."""
-    return name in FILES or any(fnmatch(name, pattern) for pattern in (_PROFILES, _EXPERTS))
+def _is_ours(file: Path) -> bool:
+    """Whether a file of a model folder is part of the model; a card is, as long as nobody has written in it."""
+    if file.name == CARD:
+        try:
+            return bool(read_description(file.parent)["sha256"][CARD] == hashlib.sha256(file.read_bytes()).hexdigest())
+        except (CosdaError, KeyError, TypeError, OSError):
+            return False
+    return file.name in FILES or any(fnmatch(file.name, pattern) for pattern in (_PROFILES, _EXPERTS, _GRAPHS))
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -419,7 +432,7 @@ def check_free(path: Path, overwrite: bool) -> None:
         raise CosdaError(
             f"{path} holds a model already; choose another path, or say --overwrite (in Python overwrite=True)."
         )
-    others = sorted(entry.name for entry in path.iterdir() if not _is_ours(entry.name))
+    others = sorted(entry.name for entry in path.iterdir() if not _is_ours(entry))
     if others:
         raise CosdaError(
             f"{path} holds other files beside its model ({', '.join(others)}), which would be lost; "

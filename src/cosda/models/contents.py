@@ -9,8 +9,17 @@ from typing import Any
 
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
-from cosda.models.artifact import ENCODER, HEAD, damage_explained, expert_file, profile_file, read_description
+from cosda.models.artifact import (
+    ENCODER,
+    HEAD,
+    damage_explained,
+    expert_file,
+    graph_file,
+    profile_file,
+    read_description,
+)
 from cosda.models.experts import SOURCE, Stored
+from cosda.models.graphs import FORMATS
 from cosda.models.profile import DomainProfile
 from cosda.preprocessing import Preprocessing
 
@@ -81,7 +90,8 @@ def read_contents(path: str | Path) -> Contents:
 
 def _domains(path: Path, description: Mapping[str, Any]) -> tuple[HeldDomain, ...]:
     hashes, lineage = description["sha256"], description["lineage"]
-    base = _size(path / ENCODER) + _size(path / HEAD)
+    graphs = (graph_file(format) for format in FORMATS)
+    base = sum(_size(path / name) for name in (ENCODER, HEAD, *(name for name in graphs if name in hashes)))
 
     def held(number: int, name: str, bits: int | None, bytes: int, made: Mapping[str, Any]) -> HeldDomain:
         file = path / profile_file(number)
@@ -100,7 +110,9 @@ def _domains(path: Path, description: Mapping[str, Any]) -> tuple[HeldDomain, ..
             made.get("date"),
         )
 
-    alone = [step for step in lineage if step.get("step") in ("source", "adapt") and step.get("carry") != "bank"]
+    alone = [
+        step for step in lineage if step.get("step") in ("import", "source", "adapt") and step.get("carry") != "bank"
+    ]
     domains = [held(0, SOURCE, None, base, alone[-1] if alone else {})]
     for number, expert in enumerate((description.get("experts") or {"experts": []})["experts"], start=1):
         own = [step for step in lineage if step.get("step") == "adapt" and step["domain"] == expert["domain"]]

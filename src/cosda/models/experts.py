@@ -120,7 +120,26 @@ class Routing(NamedTuple):
 
 def _base_alone(shares: Tensor) -> Tensor:
     """Shares (B, K) of the same shape, all of them the base's."""
-    return F.one_hot(torch.zeros(len(shares), dtype=torch.long), shares.shape[1]).to(shares)
+    return F.one_hot(torch.zeros(shares.shape[0], dtype=torch.long), shares.shape[1]).to(shares)
+
+
+def together(images: Tensor, shares: Tensor, experts: Iterable[tuple[int, nn.Module]]) -> Output:
+    """What experts, each with its place, say of images in whose answers they have these shares (B, K)."""
+    features: Tensor | None = None
+    for place, expert in experts:
+        rows = (shares[:, place] > 0).nonzero()[:, 0]
+        said = expert.forward(images[rows.to(images.device)])
+        share = shares[rows, place].to(said.logits)[:, None]
+        if features is None:
+            features = said.features.new_zeros(images.shape[0], said.features.shape[1])
+            logits = said.logits.new_zeros(images.shape[0], said.logits.shape[1])
+        rows = rows.to(images.device)
+        features[rows] += share * said.features
+        # Of an expert that answers alone the logits, to the bit; of several the mean of their probabilities.
+        logits[rows] += torch.where(share == 1, said.logits, share * said.logits.softmax(dim=1))
+    assert features is not None
+    mixed = (shares.max(dim=1).values < 1).to(images.device)[:, None]
+    return Output(features, torch.where(mixed, logits.clamp(min=1e-30).log(), logits))
 
 
 class DomainBank(Network):
@@ -195,12 +214,15 @@ class DomainBank(Network):
 
     def explain(self, images: Tensor) -> tuple[Output, Routing]:
         """What `forward` gives, and where each image was sent."""
-        if self.late:
-            images = self.encoder(images)  # once for all experts
-            routing = self.route(self.gauge.of_features(images))
-        else:
-            routing = self.route(self.gauge(images))
-        return self.answer(images, routing.shares), routing
+        seen, routing = self.look(images)
+        return self.answer(seen, routing.shares), routing
+
+    def look(self, images: Tensor) -> tuple[Tensor, Routing]:
+        """What the experts get to see, images or features of an encoder that they share, and where each image goes."""
+        if not self.late:
+            return images, self.route(self.gauge(images))
+        features = self.encoder(images)
+        return features, self.route(self.gauge.of_features(features))
 
     def route(self, statistics: Tensor, router: Router | None = None) -> Routing:
         """Where images with these routing statistics (B, D) go, by the bank's router or another one.
@@ -208,8 +230,8 @@ class DomainBank(Network):
         Where nobody knows how far the base's images reach, what resembles no other domain goes to the base.
         """
         if not self.profiles:  # a base that is alone
-            alone = torch.ones(len(statistics), 1, dtype=torch.float64)
-            return Routing(alone, torch.zeros(len(statistics), dtype=torch.bool))
+            alone = torch.ones(statistics.shape[0], 1, dtype=torch.float64)
+            return Routing(alone, torch.zeros(statistics.shape[0], dtype=torch.bool))
         router = router or self.router
         posterior, unknown = router.posterior(statistics), router.unknown(statistics)
         if self.profile is None:
@@ -223,21 +245,8 @@ class DomainBank(Network):
         """What the experts say of images (of features, for a late bank) with these shares (B, K) of each."""
         if not len(images):
             return self._materialise(0).forward(images)  # not kept: nothing was folded
-        features: Tensor | None = None
-        for place in self._ready.order(shares.sum(dim=0).nonzero()[:, 0].tolist()):
-            rows = shares[:, place].nonzero()[:, 0]
-            said = self._expert(place, images).forward(images[rows.to(images.device)])
-            share = shares[rows, place].to(said.logits)[:, None]
-            if features is None:
-                features = said.features.new_zeros(len(images), said.features.shape[1])
-                logits = said.logits.new_zeros(len(images), said.logits.shape[1])
-            rows = rows.to(images.device)
-            features[rows] += share * said.features
-            # Of an expert that answers alone the logits, to the bit; of several the mean of their probabilities.
-            logits[rows] += torch.where(share == 1, said.logits, share * said.logits.softmax(dim=1))
-        assert features is not None
-        mixed = (shares.max(dim=1).values < 1).to(images.device)[:, None]
-        return Output(features, torch.where(mixed, logits.clamp(min=1e-30).log(), logits))
+        order = self._ready.order(shares.sum(dim=0).nonzero()[:, 0].tolist())
+        return together(images, shares, ((place, self._expert(place, images)) for place in order))
 
     def _expert(self, place: int, images: Tensor) -> Network:
         """The expert of a domain, ready to answer such images."""

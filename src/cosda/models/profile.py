@@ -53,7 +53,7 @@ class DomainProfile:
     calibration: Calibration | None = None  # of the network, on labelled images of the domain; few have one
     groups: Mapping[str, Tensor] = field(default_factory=dict)  # place -> (G, d), see `group_means`
 
-    @property
+    @cached_property
     def limit(self) -> float | None:
         """The squared distance beyond which an image is unlike this domain: a hundredth of its own images are."""
         return float(self.distances[QUANTILES.index(0.99)]) if len(self.distances) else None

@@ -60,7 +60,7 @@ class Gauge:
 
     def seen(self, images: Tensor) -> Tensor:
         """The same with gradients, where these are wanted."""
-        if not len(images):  # of several processes one may have none; a mean over nothing is a warning
+        if not images.shape[0]:  # of several processes one may have none; a mean over nothing is a warning
             return self(images.new_zeros(1, *images.shape[1:]))[:0]
         sites = [] if self.late else self._look(images)
         if not sites:
@@ -99,7 +99,7 @@ class Gauge:
         sight = _Sight(self.sites)
         with sight, contextlib.suppress(_Enough):
             self.encoder.forward(images)  # not its call, which may be compiled
-        return sight.sites
+        return sight.sites[: self.sites]
 
 
 class Site(NamedTuple):
@@ -137,9 +137,14 @@ class _Sight(TorchFunctionMode):
         elif func is F.layer_norm:  # of tokens, or of maps with channels last, unless it normalises whole maps
             shape = args[1] if len(args) > 1 else given["normalized_shape"]
             self.sites.append(Site(args[0].movedim(-1, 1) if len(shape) == 1 else args[0]))
-        if len(self.sites) == self.count:
+        if len(self.sites) >= self.count and not _is_traced():
             raise _Enough
         return func(*args, **given)
+
+
+def _is_traced() -> bool:
+    """Whether a graph is made of the pass. Tracers bear no exception, and leave out what nothing follows from."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
 def _describe(site: Site) -> tuple[Tensor, ...]:
@@ -183,7 +188,7 @@ class Router:
     def posterior(self, statistics: Tensor, temperature: float | None = None) -> Tensor:
         """The probability (B, K) of each domain."""
         if len(self.profiles) == 1:
-            return torch.ones(len(statistics), 1, dtype=torch.float64)
+            return torch.ones(statistics.shape[0], 1, dtype=torch.float64)
         weights, offsets = self._discriminant
         return ((statistics @ weights + offsets) / (temperature or self.temperature)).softmax(dim=1)
 
@@ -193,7 +198,7 @@ class Router:
         A domain of which only BatchNorm statistics are known has no such limit: what is nearest to it is not unknown.
         """
         apart = [profile.distance(statistics) > profile.limit for profile in self.profiles if profile.limit is not None]
-        far = torch.stack(apart, dim=1).all(dim=1) if apart else torch.zeros(len(statistics), dtype=torch.bool)
+        far = torch.stack(apart, dim=1).all(dim=1) if apart else torch.zeros(statistics.shape[0], dtype=torch.bool)
         limitless = torch.tensor([profile.limit is None for profile in self.profiles])
         return far & ~limitless[self.posterior(statistics).argmax(dim=1)]
 

@@ -85,6 +85,14 @@ def logits_of(output: object) -> Tensor | None:
     return output if isinstance(output, Tensor) else None
 
 
+def gives(logits: Tensor, given: Tensor) -> bool:
+    """Whether a model that gives this has these logits: they themselves, their softmax or their log-softmax."""
+    return logits.shape == given.shape and any(
+        torch.allclose(said, given, rtol=1e-4, atol=1e-5 * float(given.abs().max()))
+        for said in (logits, logits.softmax(dim=1), logits.log_softmax(dim=1))
+    )
+
+
 def is_classifier(layer: nn.Module) -> bool:
     """Whether a layer can be a classifier: a Linear layer, or a 1x1 convolution whose weight is a plain tensor."""
     if isinstance(layer, nn.Conv2d):

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from cosda.errors import CosdaError
-from cosda.models.architecture import Architecture
+from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.artifact import Model
 from cosda.models.encoders.base import IMAGENET, Preprocessing
 from cosda.models.encoders.weights import first_line
 from cosda.models.network import Network
-from cosda.models.split import find_layer, is_classifier, logits_of, split
+from cosda.models.split import find_layer, gives, is_classifier, logits_of, split
 
 ACCEPTED = "logits (B, C), or an object or dictionary with 'logits'; a softmax or log-softmax of them will do"
 
@@ -62,7 +62,7 @@ def wrap(
     linear = network.classifier
     assert isinstance(linear, nn.Linear)
     width = example.shape[1] if example.ndim == 2 else None
-    architecture = Architecture("wrapped", linear.in_features, len(classes), width, path, tail)
+    architecture = Architecture(WRAPPED, linear.in_features, len(classes), width, path, tail)
     return Model(network, architecture, tuple(classes), preprocessing, [{"wrapped": type(model).__qualname__}])
 
 
@@ -108,7 +108,7 @@ def _find_classifier(model: nn.Module, path: str | None, example: Tensor) -> tup
             "the model uses no Linear layer and no 1x1 convolution, so there is no classifier to tell from an encoder."
         )
     for name, logits in reversed(called):
-        if path in (None, name) and _gives(logits, given):
+        if path in (None, name) and gives(logits, given):
             return name, given
     raise CosdaError(
         f"the model's output is not that of its layer '{path or called[-1][0]}', nor a softmax of it: something else "
@@ -127,19 +127,11 @@ def _split(
             output = logits_of(_trial(network, example))
         except CosdaError:  # what follows the classifier cannot do with its input
             continue
-        if output is not None and _gives(output, given):
+        if output is not None and gives(output, given):
             return network, tail
     raise CosdaError(
         f"without its layer '{path}' the model no longer gives that layer's input; it may use the layer twice. Name "
         "another one: classifier='...'."
-    )
-
-
-def _gives(logits: Tensor, given: Tensor) -> bool:
-    """Whether a model that gives this has these logits: they themselves, their softmax or their log-softmax."""
-    return logits.shape == given.shape and any(
-        torch.allclose(said, given, rtol=1e-4, atol=1e-5 * float(given.abs().max()))
-        for said in (logits, logits.softmax(dim=1), logits.log_softmax(dim=1))
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cosda.errors import CosdaError
+from cosda.records.images import ComparedImage
 
 Word = Literal["accepted", "doubtful", "rejected"]
 Why = Literal["changed", "unsure"]
@@ -135,9 +136,11 @@ class Verdict:
         for name in ("before", "after"):
             if known.get(name) is not None:
                 known[name] = _said(known[name], len(known["classes"]))
-        if known.get("changed") is not None:
-            known["changed"] = float(known["changed"])
-        known["agreement"] = _numbers(known.get("agreement", {}))
+        for key in ("changed", "risk"):
+            if known.get(key) is not None:
+                known[key] = float(known[key])
+        for key in ("agreement", "evidence"):
+            known[key] = _numbers(known.get(key, {}))
         if known.get("check") is not None:
             known["check"] = _checked(known["check"])
         if known["verdict"] not in WORDS or known["decided_by"] not in get_args(By):
@@ -175,15 +178,10 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class JudgedImage:
-    """One image that somebody should look at."""
+class JudgedImage(ComparedImage):
+    """One image that somebody should look at; the first model is the incoming one."""
 
-    image: str  # its name
     why: Why
-    before: str  # the class that the incoming model gives
-    before_probability: float
-    after: str
-    after_probability: float
     thumbnail: str | None  # the file's name; None where data are feature vectors
 
     def as_json(self) -> dict[str, Any]:

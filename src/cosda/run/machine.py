@@ -24,6 +24,7 @@ class Machine:
     cache: Path | str | None = None  # of decoded images and features; None is $COSDA_CACHE or ~/.cache/cosda
     pack: bool = True  # decode images once into the cache, or read the originals each time
     strict: bool = False  # stop at an image that cannot be read, instead of leaving it out
+    follow_links: bool = False  # read what links and lists name outside of the data folder
     patience: float = 0  # seconds to wait for a run folder that another process still holds
     log: tuple[str, ...] = ()  # who follows the records besides: names of records/writers
     compile: bool = False  # the passes of encoders that are trained, by torch.compile

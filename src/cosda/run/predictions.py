@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosda.errors import CosdaError
+from cosda.files import csv_text
 
 FORMATS = ("csv", "json")
 
@@ -106,15 +105,12 @@ def write_predictions(predictions: Sequence[Prediction], format: str, top: int =
     if format == "json":
         rows = [one.as_json(top, every) for one in predictions]
         return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     classes = predictions[0].classes if predictions and every else ()
     top = min(top, len(predictions[0].classes)) if predictions else top
     more = [name for k in range(2, top + 1) for name in (f"class_{k}", f"probability_{k}")]
     routed = ("domain", "posterior", "unknown") if any(one.route for one in predictions) else ()
-    writer.writerow(("image", "class", "probability", *more, *(f"p({name})" for name in classes), *routed, "skipped"))
-    writer.writerows(_cells(one, top, len(classes), bool(routed)) for one in predictions)
-    return text.getvalue()
+    header = ("image", "class", "probability", *more, *(f"p({name})" for name in classes), *routed, "skipped")
+    return csv_text([header, *(_cells(one, top, len(classes), bool(routed)) for one in predictions)])
 
 
 def _cells(one: Prediction, top: int, classes: int, routed: bool) -> Iterator[str]:

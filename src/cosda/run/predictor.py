@@ -21,7 +21,7 @@ from cosda.run.answers import answering, answers
 from cosda.run.evaluate import EVALUATION_BATCH, probabilities
 from cosda.run.machine import Machine
 from cosda.run.predictions import Prediction
-from cosda.run.prepare import MARGIN
+from cosda.run.prepare import MARGIN, check_input
 
 
 class Predictor:
@@ -96,7 +96,7 @@ class Predictor:
 
     def _read(self, images: Any) -> Domain:
         domain = load_domain([images] if self._is_one(images) else images, labels=False)
-        self.model.preprocessing.check_kind(domain.kind)
+        check_input(self.model, domain)
         return domain
 
     def _is_one(self, images: Any) -> bool:

@@ -162,6 +162,7 @@ def make_readable(
     domain: Domain, plan: Plan, model: Model, device: torch.device, machine: Machine, watcher: Watcher
 ) -> Packed:
     """What a run reads: images, or features where the plan freezes the encoder."""
+    check_input(model, domain)
     packed = readable(domain, model.preprocessing.size, machine, watcher)
     if not plan.network.freeze_encoder or packed.domain.kind == "features":
         return packed
@@ -169,6 +170,18 @@ def make_readable(
     key = content_key(domain, machine.cache_folder)
     encoder, cache = model.network.encoder, machine.cache_folder
     return replace(packed, domain=featurise(packed.domain, key, encoder, model.preprocessing, device, cache, watcher))
+
+
+def check_input(model: Model, domain: Domain) -> None:
+    """An error for images where a model takes feature vectors, and the other way round, or vectors of another width."""
+    takes = "images" if model.preprocessing.of_images else f"feature vectors{_width(model.architecture.input_width)}"
+    has = "images" if domain.kind == "images" else f"feature vectors{_width(domain.width)}"
+    if has != takes and not (domain.kind == "features" and takes == "feature vectors"):  # of any width
+        raise CosdaError(f"the model takes {takes}, but {domain.name} has {has}.")
+
+
+def _width(width: int | None) -> str:
+    return f" of width {width}" if width else ""
 
 
 def readable(domain: Domain, size: int, machine: Machine, watcher: Watcher) -> Packed:

@@ -13,7 +13,7 @@ from cosda.config.plan import Plan
 from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader
 from cosda.errors import CosdaError
-from cosda.files import Json, digest
+from cosda.files import Json, digest, safe_name
 from cosda.methods import METHODS
 from cosda.models.artifact import Model, load
 from cosda.models.calibration import Calibration, calibrate
@@ -52,8 +52,8 @@ def source_config(plan: Plan) -> Json:
 
 def source_path(plan: Plan, runs: Path) -> Path:
     """The folder in which the source model of a plan is trained."""
-    name = f"{plan.data.benchmark}-{plan.source}-s{plan.seed}-{digest(source_config(plan))}"
-    return runs / "sources" / name
+    words = [safe_name(plan.data.benchmark), safe_name(plan.source), f"s{plan.seed}", digest(source_config(plan))]
+    return runs / "sources" / "-".join(words)
 
 
 def source_model(prepared: Prepared, runs: Path) -> Model:
@@ -123,11 +123,12 @@ class _Source:
         network = self.prepared.network
         if len(look) < FEWEST:
             return None
-        profile, own = look.profile(Gauge(network.encoder, look.frozen), network), network.for_domain(self.domain.name)
+        gauge, own = Gauge(network.encoder, look.frozen), network.for_domain(self.domain.name)
+        profile = look.profile(gauge, network)
         # Images that the model was not trained on where there are any: held-out ones, or the test split.
         apart = np.setdiff1d(self.domain.test, self.trained)
         unseen = next((some for some in (self.held_out, apart) if len(some) >= FEWEST), None)
-        groups = {} if unseen is None else replace(look, images=self._loader(unseen)).groups(own)
+        groups = {} if unseen is None else replace(look, images=self._loader(unseen)).groups(own, gauge)
         return replace(
             profile,
             groups={**profile.groups, **groups},

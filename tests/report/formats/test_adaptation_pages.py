@@ -49,7 +49,7 @@ def test_the_page_of_an_adaptation(tmp_path: Path) -> None:
         ("Estimated accuracy", "61% → 78%", "54% to 67% before, 71% to 84% after"),
         ("Images whose class changed", "25%", "of 20"),
         ("Mean confidence", "64% → 81%", ""),
-        ("Agreement on what was known", "98%", "print 99%, colour 98%"),
+        ("Agreement on what was known", "98%", "colour 98%, print 99%"),
     ]
     assert titles(page) == {
         "Before and after": ["Accuracy", "Confidence"],
@@ -87,7 +87,7 @@ def test_images_are_embedded(tmp_path: Path) -> None:
     assert unsure.picture is None
 
 
-@pytest.mark.parametrize("content", [None, b"x" * (LARGEST + 1)])
+@pytest.mark.parametrize("content", [None, b"no image", PICTURE + b"x" * LARGEST])
 def test_a_thumbnail_that_is_missing_or_no_thumbnail_is_left_out(tmp_path: Path, content: bytes | None) -> None:
     folder = write_adaptation(tmp_path / "run")
     if content is None:
@@ -102,7 +102,24 @@ def test_damaged_records_are_reasons_on_the_page(tmp_path: Path) -> None:
     add_records(folder, [{"kind": "validation", "stage": 1, "epoch": 2}])
     found = page_of(folder).figures[-1].panels
     assert found[1].title == "Label-free scores"
-    assert "damaged records (KeyError: 'scores')" in found[1].reason
+    assert "damaged records (KeyError: 'images')" in found[1].reason
+
+
+def test_scores_of_other_images_do_not_begin_the_curves(tmp_path: Path) -> None:
+    page = page_of(write_adaptation(tmp_path / "run", replace(ACCEPTED, images=21)))
+    [plot] = [panel.plot for panel in page.figures[-1].panels if panel.title == "agreement"]
+    assert plot is not None
+    assert plot["data"][0]["x"] == [1, 2]
+    page = page_of(write_adaptation(tmp_path / "same"))
+    [plot] = [panel.plot for panel in page.figures[-1].panels if panel.title == "agreement"]
+    assert plot is not None
+    assert plot["data"][0]["x"] == [0, 1, 2]
+
+
+def test_many_domains_are_not_all_in_a_tile(tmp_path: Path) -> None:
+    agreement = {f"site-{i}": 0.9 + i / 100 for i in range(5)}
+    page = page_of(write_adaptation(tmp_path / "run", replace(ACCEPTED, agreement=agreement)))
+    assert page.tiles[-1].note == "site-0 90%, site-1 91%, site-2 92%, …"
 
 
 def test_one_adaptation_is_the_whole_report(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def test_the_overview_has_a_row_for_each(tmp_path: Path) -> None:
     found = contents_of(tmp_path, ACCEPTED, REJECTED, STOPPED)
     [table] = found.overview
     assert [row.part for row in table.rows] == ["rejected", "accepted", "rejected"]  # one has no model and no date
-    assert numbers(table, "hand (run-0)") == [0.61, 0.78, 0.17, 0.25, 0.98, None, None]
-    assert numbers(table, "hand (run-1)") == [0.61, 0.78, 0.17, 0.25, 0.98, 0.85, 0.6]
-    assert numbers(table, "hand (run-2)") == [None] * 7
+    assert numbers(table, "hand (run-0)") == [0.61, 0.78, 0.17, 0.03, 0.25, 0.98, None, None]
+    assert numbers(table, "hand (run-1)") == [0.61, 0.78, 0.17, 0.03, 0.25, 0.98, 0.85, 0.6]
+    assert numbers(table, "hand (run-2)") == [None] * 8
     assert [cell.reason for cell in table.rows[1].cells][-1] == "no labelled images were given"
 
 
@@ -53,7 +53,7 @@ def test_before_and_after(tmp_path: Path) -> None:
 
 
 def test_agreement_and_classes(tmp_path: Path) -> None:
-    _, agreement, classes = contents_of(tmp_path, ACCEPTED).judged[0].tables
+    _, agreement, classes, evidence = contents_of(tmp_path, ACCEPTED).judged[0].tables
     assert [(row.name, row.cells[0].mean) for row in agreement.rows] == [
         ("hand (new)", 0.75),
         ("print", 0.99),
@@ -61,6 +61,7 @@ def test_agreement_and_classes(tmp_path: Path) -> None:
     ]
     assert numbers(classes, "0") == [10, 7, -3]
     assert numbers(classes, SCRIPT) == [2, 5, 3]
+    assert numbers(evidence, "threshold, after") == [0.8]
 
 
 def test_of_many_classes_those_that_move_most() -> None:
@@ -73,7 +74,7 @@ def test_of_many_classes_those_that_move_most() -> None:
 def test_a_model_without_a_profile_has_no_estimate(tmp_path: Path) -> None:
     before, after = (replace(said(0.5, 0.6, (5, 5, 10)), estimate=None) for _ in range(2))
     found = contents_of(tmp_path, replace(ACCEPTED, before=before, after=after))
-    [row, confidence] = found.judged[0].tables[0].rows
+    row, confidence = found.judged[0].tables[0].rows
     assert {cell.reason for cell in row.cells} >= {"the model has no calibrated profile"}
     assert confidence.cells[0].mean == 0.6
 

@@ -6,10 +6,15 @@ from collections.abc import Callable
 
 from cosda.cli.commands.adapt import adapt
 from cosda.cli.commands.bench import bench
+from cosda.cli.commands.cache import cache
 from cosda.cli.commands.compare import compare
 from cosda.cli.commands.demo import demo
+from cosda.cli.commands.diff import diff
 from cosda.cli.commands.doctor import doctor
 from cosda.cli.commands.evaluate import evaluate
+from cosda.cli.commands.export import export
+from cosda.cli.commands.history import history
+from cosda.cli.commands.import_ import import_
 from cosda.cli.commands.methods import methods
 from cosda.cli.commands.model import model
 from cosda.cli.commands.monitor import monitor
@@ -23,15 +28,20 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     demo,
     doctor,
     source,
+    import_,
     adapt,
     predict,
     evaluate,
     model,
     profile,
     monitor,
+    history,
+    diff,
+    export,
     run,
     bench,
     report,
     compare,
     methods,
+    cache,
 )

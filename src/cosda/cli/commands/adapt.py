@@ -11,6 +11,7 @@ from cosda.cli.options import (
     Adaptation,
     Following,
     Images,
+    Loading,
     Method,
     ModelFolder,
     Out,
@@ -32,6 +33,7 @@ def adapt(
     model: ModelFolder,
     images: Images,
     to: Annotated[Path, typer.Option("--to", help="Where to write the adapted model.")],
+    loading: Loading,
     adaptation: Adaptation,
     training: Training,
     settings: Settings,
@@ -77,10 +79,10 @@ def adapt(
     """
     from cosda import api
     from cosda.cli.tables import print_check, print_verdict
-    from cosda.models.artifact import check_free, load
+    from cosda.models.artifact import check_free
 
     check_free(to, overwrite)
-    request = request_of(method, adaptation, training, settings, model=load(model))
+    request = request_of(method, adaptation, training, settings, model=loading.load(model))
     machine, watcher = place.machine(following), open_watcher(quiet)
     result = api.adapt_request(request, images, domain, check, out, machine, watcher)
     assert result.verdict is not None

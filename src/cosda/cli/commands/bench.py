@@ -94,7 +94,17 @@ def bench(
     from cosda.config.request import Request
 
     shared = Request(changes=changes_of(network, training, settings), variant=variant, select=select)
-    jobs = expand(data, shared, methods=methods, pairs=pairs, chains=chains, seeds=seeds, ablate=ablate, carry=carry)
+    jobs = expand(
+        data,
+        shared,
+        methods=methods,
+        pairs=pairs,
+        chains=chains,
+        seeds=seeds,
+        ablate=ablate,
+        carry=carry,
+        follow_links=place.follow_links,
+    )
     resources = Resources(cluster.engine, cluster.workers, cluster.cores_per_run, cluster.gpus_per_run, cluster.address)
     machine = place.machine(following)
     if dry_run:

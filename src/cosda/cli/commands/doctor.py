@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.options import AsJson
+from cosda.cli.options import AsJson, FollowLinks
 from cosda.cli.tables import print_json
 
 
 def doctor(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="A folder of domain folders, lists, or an .npz file.")],
+    follow_links: FollowLinks = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what is in a data folder and what is wrong.
@@ -24,7 +25,7 @@ def doctor(
     """
     from cosda.data.doctor import examine
 
-    findings = examine(data)
+    findings = examine(data, follow_links=follow_links)
     if as_json:
         print_json(findings.as_json())
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cosda.cli.options import AsJson, ExpertsInMemory, Images, KnownDomain, ModelFolder, Place, Quiet, grouped
+from cosda.cli.options import AsJson, ExpertsInMemory, Images, KnownDomain, Loading, ModelFolder, Place, Quiet, grouped
 from cosda.cli.progress import open_watcher
 from cosda.cli.tables import print_json
 
@@ -11,6 +11,7 @@ from cosda.cli.tables import print_json
 def evaluate(
     model: ModelFolder,
     images: Images,
+    loading: Loading,
     place: Place,
     domain: KnownDomain = None,
     experts_in_memory: ExpertsInMemory = None,
@@ -28,7 +29,7 @@ def evaluate(
     from cosda.cli.tables import print_evaluation
 
     result = api.evaluate(
-        model,
+        loading.load(model),
         images,
         domain=domain,
         experts_in_memory=experts_in_memory,

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.options import AsJson, ModelFolder, Overwrite
+from cosda.cli.options import AsJson, Loading, ModelFolder, Overwrite, grouped
 from cosda.cli.tables import print_json
 
 
+@grouped
 def model(
     model: ModelFolder,
+    loading: Loading,
     drop: Annotated[
         str | None, typer.Option(metavar="DOMAIN", help="Take the expert of this domain out of a domain bank.")
     ] = None,
@@ -35,7 +37,7 @@ def model(
     """
     from cosda.cli.tables import print_model
     from cosda.errors import CosdaError
-    from cosda.models.artifact import check_free, load
+    from cosda.models.artifact import check_free
     from cosda.models.contents import read_contents
 
     if drop is None and to is not None:
@@ -43,7 +45,7 @@ def model(
     if drop is not None:
         check_free(to or model, overwrite or to is None)
         # Weights that stay as they are need not be written again.
-        load(model).without(drop).save(to or model, overwrite=overwrite or to is None, link=to is None)
+        loading.load(model).without(drop).save(to or model, overwrite=overwrite or to is None, link=to is None)
     contents = read_contents(to or model)
     if as_json:
         print_json(contents.as_json())

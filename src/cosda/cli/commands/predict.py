@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.options import ExpertsInMemory, Images, KnownDomain, ModelFolder, Place, Quiet, grouped
+from cosda.cli.options import ExpertsInMemory, Images, KnownDomain, Loading, ModelFolder, Place, Quiet, grouped
 from cosda.cli.progress import open_watcher
 
 
@@ -16,6 +16,7 @@ from cosda.cli.progress import open_watcher
 def predict(
     model: ModelFolder,
     images: Images,
+    loading: Loading,
     place: Place,
     domain: KnownDomain = None,
     format: Annotated[str, typer.Option("--format", "-f", help="csv or json.")] = "csv",
@@ -50,7 +51,7 @@ def predict(
 
     check_format(format)
     found = api.predict(
-        model,
+        loading.load(model),
         images,
         domain=domain,
         explain=explain,

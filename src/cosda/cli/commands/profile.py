@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cosda.cli.options import Images, ModelFolder, Overwrite, Place, Quiet, grouped
+from cosda.cli.options import Images, Loading, ModelFolder, Overwrite, Place, Quiet, grouped
 from cosda.cli.progress import open_watcher
 
 
@@ -15,6 +15,7 @@ from cosda.cli.progress import open_watcher
 def profile(
     model: ModelFolder,
     images: Images,
+    loading: Loading,
     place: Place,
     domain: Annotated[
         str | None,
@@ -59,11 +60,11 @@ def profile(
     Example:  cosda profile my-model photos/office
     """
     from cosda import api
-    from cosda.models.artifact import check_free, load
+    from cosda.models.artifact import check_free
     from cosda.units import amount
 
     check_free(to or model, overwrite or to is None)
-    given = load(model)
+    given = loading.load(model)
     made = api.profile(
         given,
         images,

@@ -12,6 +12,7 @@ from cosda.cli.options import (
     AsJson,
     Data,
     Following,
+    Loading,
     Method,
     NewNetwork,
     Out,
@@ -31,6 +32,7 @@ def run(
     data: Data,
     adaptation: Adaptation,
     network: NewNetwork,
+    loading: Loading,
     training: Training,
     settings: Settings,
     place: Place,
@@ -53,10 +55,9 @@ def run(
     """
     from cosda import api
     from cosda.cli.tables import print_run
-    from cosda.models.artifact import load
 
     chain = tuple(name.strip() for name in domains.split(",")) if domains else None
-    given = load(model) if model else None
+    given = loading.load(model) if model else None
     request = request_of(method, adaptation, network, training, settings, domains=chain, model=given)
     finished = api.run_request(data, request, out, place.machine(following), open_watcher(quiet))
     if as_json:

@@ -7,6 +7,7 @@ forward, since the libraries' own attributes do not agree on what it means.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from cosda.errors import CosdaError, nearest
 from cosda.models.encoders.base import IMAGENET, Encoder, Preprocessing
-from cosda.models.encoders.weights import first_line, is_head, load_weights, read_weights, some
+from cosda.models.encoders.weights import check_fit, first_line, is_head, load_weights, read_weights
 
 
 class External(Encoder):
@@ -59,34 +60,61 @@ class PooledTransformer(nn.Module):
 
 def timm(name: str, weights: str | None = None) -> External:
     """A network of timm with random weights, with those that timm fetches ("pretrained"), or with those of a file."""
-    library, pretrained = _library("timm", "timm"), weights == "pretrained"
+    body = timm_network(name, weights == "pretrained", 0)
+    return _with_file(f"timm/{name}", body, timm_preprocessing(body), weights)
+
+
+def timm_network(name: str, pretrained: bool = False, classes: int | None = None) -> nn.Module:
+    """A network of timm as timm makes it, without a last layer for 0 classes; its own number where none is given."""
+    library = import_library("timm", "timm")
     if not library.is_model(name):
         raise CosdaError(f"timm has no model '{name}'.{nearest(name, library.list_models())}")
     try:
-        body: nn.Module = library.create_model(name, pretrained=pretrained, num_classes=0)
+        made: nn.Module = library.create_model(name, pretrained=pretrained, **_number("num_classes", classes))
     except Exception as error:  # timm passes on whatever its download library raises
-        raise _not_built("timm", name, pretrained, error) from error
-    data = _library("timm.data", "timm").resolve_model_data_config(body)
-    preprocessing = Preprocessing(data["input_size"][-1], tuple(data["mean"]), tuple(data["std"]))
-    return _with_file(f"timm/{name}", body, preprocessing, weights)
+        raise not_built("timm", name, pretrained, error) from error
+    return made
+
+
+def timm_preprocessing(network: nn.Module) -> Preprocessing:
+    """What a network of timm says of its images."""
+    data = import_library("timm.data", "timm").resolve_model_data_config(network)
+    return Preprocessing(data["input_size"][-1], tuple(data["mean"]), tuple(data["std"]))
 
 
 def torchvision(name: str, weights: str | None = None) -> External:
     """A classifier of torchvision without its last layer, with weights as in `timm`."""
-    models, pretrained = _library("torchvision.models", "torchvision"), weights == "pretrained"
-    if name not in models.list_models(module=models):
-        raise CosdaError(f"torchvision has no classifier '{name}'.{nearest(name, models.list_models(module=models))}")
-    try:
-        body: nn.Module = models.get_model(name, weights="DEFAULT" if pretrained else None)
-    except Exception as error:
-        raise _not_built("torchvision", name, pretrained, error) from error
+    body = torchvision_network(name, weights == "pretrained")
     linears = [path for path, module in body.named_modules() if isinstance(module, nn.Linear)]
     if not linears:
         raise CosdaError(f"torchvision/{name} has no last Linear layer to take off, so it is no encoder.")
     body.set_submodule(linears[-1], nn.Identity())
-    transform = models.get_model_weights(name).DEFAULT.transforms()
-    preprocessing = Preprocessing(transform.crop_size[0], tuple(transform.mean), tuple(transform.std))
-    return _with_file(f"torchvision/{name}", body, preprocessing, weights)
+    return _with_file(f"torchvision/{name}", body, torchvision_preprocessing(name), weights)
+
+
+def torchvision_network(name: str, pretrained: bool = False, classes: int | None = None) -> nn.Module:
+    """A classifier of torchvision as torchvision makes it, with its own number of classes where none is given."""
+    models = import_library("torchvision.models", "torchvision")
+    if name not in models.list_models(module=models):
+        raise CosdaError(f"torchvision has no classifier '{name}'.{nearest(name, models.list_models(module=models))}")
+    try:
+        made: nn.Module = models.get_model(
+            name, weights="DEFAULT" if pretrained else None, **_number("num_classes", classes)
+        )
+    except Exception as error:
+        raise not_built("torchvision", name, pretrained, error) from error
+    return made
+
+
+def torchvision_weights(name: str) -> Any:
+    """The entry of a classifier's weights, which knows their images and classes."""
+    return import_library("torchvision.models", "torchvision").get_model_weights(name).DEFAULT
+
+
+def torchvision_preprocessing(name: str) -> Preprocessing:
+    """What torchvision says of a classifier's images."""
+    transform = torchvision_weights(name).transforms()
+    return Preprocessing(transform.crop_size[0], tuple(transform.mean), tuple(transform.std))
 
 
 def _with_file(name: str, body: nn.Module, preprocessing: Preprocessing, weights: str | None) -> External:
@@ -96,18 +124,25 @@ def _with_file(name: str, body: nn.Module, preprocessing: Preprocessing, weights
 
 
 def transformers(name: str, weights: str | None = None) -> External:
-    """A vision model of the hub, or of a folder that holds one, with weights as in `timm`.
+    """A vision model of the hub, or of a folder that holds one, with weights as in `timm`."""
+    model = transformers_network(name, weights)
+    return External(f"hf/{name}", PooledTransformer(model), transformers_preprocessing(name, model.config))
+
+
+def transformers_network(name: str, weights: str | None = None, whole: bool = False, classes: int | None = None) -> Any:
+    """A model of transformers with weights as in `timm`; with ``whole`` a classifier, of so many classes.
 
     transformers itself reads the weights: their names differ between its files and its modules, and only transformers
     can translate them.
     """
-    library = _library("transformers", "transformers")
+    library = import_library("transformers", "transformers")
     weights = None if weights == "random" else weights
     state = read_weights(weights) if weights not in (None, "pretrained") else None
+    kind = library.AutoModelForImageClassification if whole else library.AutoModel
+    found: Any = {}
     try:
-        config = library.AutoConfig.from_pretrained(name)
-        model = library.AutoModel.from_config(config)
-        missing: list[str] = []
+        config = library.AutoConfig.from_pretrained(name, **_number("num_labels", classes))
+        model = kind.from_config(config)
         if weights is not None:
             model, found = type(model).from_pretrained(
                 name if state is None else None,
@@ -115,35 +150,62 @@ def transformers(name: str, weights: str | None = None) -> External:
                 state_dict=state,
                 use_safetensors=True,  # the hub's older files are pickles
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are named below
             )
-            missing = sorted(key for key in found["missing_keys"] if not is_head(key))
     except Exception as error:  # OSError, ValueError, hub errors, and import errors in disguise
-        _library("torchvision", None)  # transformers hides that torchvision cannot be imported; say it first
-        raise _not_built("transformers", name, weights == "pretrained", error) from error
-    if missing:
-        raise CosdaError(f"the weights '{weights}' do not fit hf/{name}. missing: {some(missing)}.")
-    return External(f"hf/{name}", PooledTransformer(model), _transformers_preprocessing(name, model.config))
+        import_library("torchvision", None)  # transformers hides that torchvision cannot be imported; say it first
+        raise not_built("transformers", name, weights == "pretrained", error) from error
+    if weights is not None:
+        _check_found(weights, f"hf/{name}", whole, found)
+    return model
 
 
-def _transformers_preprocessing(name: str, config: Any) -> Preprocessing:
+def _check_found(weights: str, name: str, whole: bool, found: Mapping[str, Any]) -> None:
+    """An error where transformers found other weights than it looked for; a last layer counts if it is wanted."""
+    check_fit(
+        f"the file of weights '{weights}'",
+        name,
+        sorted(key for key in found["missing_keys"] if whole or not is_head(key)),
+        sorted(found["unexpected_keys"]) if whole else [],
+        [
+            f"{key} is {tuple(given)}, needs {tuple(wanted)}"
+            for key, given, wanted in sorted(found["mismatched_keys"])
+            if whole or not is_head(key)
+        ],
+    )
+
+
+def transformers_preprocessing(name: str, config: Any) -> Preprocessing:
     """What the model's preprocessor_config.json says, and ImageNet's values for what it leaves out."""
-    vision = getattr(config, "vision_config", config)
-    values: dict[str, Any] = {}
+    vision, values = getattr(config, "vision_config", config), processor_of(name)
+    size = values.get("crop_size") or values.get("size") or getattr(vision, "image_size", None) or IMAGENET.size
+    mean, std = values.get("image_mean") or IMAGENET.mean, values.get("image_std") or IMAGENET.std
+    return Preprocessing(side_of(size), tuple(mean), tuple(std))
+
+
+def _number(key: str, value: int | None) -> dict[str, int]:
+    """An option, if it has a value."""
+    return {} if value is None else {key: value}
+
+
+def processor_of(name: str) -> dict[str, Any]:
+    """The image processor's settings of a model of transformers; nothing where it has none."""
     try:
-        mixin = _library("transformers.image_processing_base", "transformers").ImageProcessingMixin
+        mixin = import_library("transformers.image_processing_base", "transformers").ImageProcessingMixin
         values, _ = mixin.get_image_processor_dict(name)
     except OSError:
-        pass  # not every model has one
-    size = values.get("crop_size") or values.get("size") or getattr(vision, "image_size", None) or IMAGENET.size
+        return {}
+    return dict(values)
+
+
+def side_of(size: Any) -> int:
+    """Pixels of a side, in any of the ways in which transformers writes it."""
     if isinstance(size, dict):
         size = size.get("height") or size.get("shortest_edge") or IMAGENET.size
-    if isinstance(size, list | tuple):
-        size = size[0]
-    mean, std = values.get("image_mean") or IMAGENET.mean, values.get("image_std") or IMAGENET.std
-    return Preprocessing(int(size), tuple(mean), tuple(std))
+    return int(size[0] if isinstance(size, list | tuple) else size)
 
 
-def _library(module: str, extra: str | None) -> Any:
+def import_library(module: str, extra: str | None) -> Any:
     """Import a module of an optional library; with no ``extra``, one that need not be there at all."""
     try:
         return importlib.import_module(module)
@@ -164,7 +226,8 @@ def _library(module: str, extra: str | None) -> Any:
         ) from None
 
 
-def _not_built(library: str, name: str, pretrained: bool, error: Exception) -> CosdaError:
+def not_built(library: str, name: str, pretrained: bool, error: Exception) -> CosdaError:
+    """The error for a network that a library could not make, and what to do."""
     what = "its pretrained weights" if pretrained else "it"
     hint = " Without a network connection, give weights=FILE." if pretrained else ""
     return CosdaError(f"{library} could not build '{name}' or get {what}: {first_line(error)}.{hint}")

@@ -17,6 +17,7 @@ from cosda.errors import CosdaError
 # Last layers, by the names that ResNets, EfficientNets, ConvNeXts and transformers give them. An encoder ends
 # before them, so a file may hold them or not.
 HEADS = ("fc", "_fc", "head", "heads", "classifier", "pooler")
+NESTS = ("state_dict", "model_state_dict", "model")  # keys under which training programs put a state dict
 SHOWN = 5  # keys named in an error message
 # The layouts of bottleneck blocks (`resnet.py`), in the words that the metadata of a weights file has for them.
 STRIDE_FIRST, STRIDE_SECOND = "stride 2 on the 1x1 convolution", "stride 2 on the 3x3 convolution"
@@ -38,38 +39,58 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        wants = re.search(r"GLOBAL (\S+)", str(error))
         raise CosdaError(
-            f"{path} is not a file of plain tensors, and cosda unpickles nothing else, as that runs code "
-            f"from the file. If you trust the file, load it yourself and write its state dict with "
-            f"safetensors.torch.save_file. (torch: {first_line(error)})"
+            f"{path} is not a file of plain tensors, but a pickle"
+            + (f" that wants to run {wants[1]}" if wants else "")
+            + ", as torch.save makes of a whole model. cosda unpickles nothing, as that runs code from the file. If "
+            "you trust the file, load it yourself and write its state dict: "
+            "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')."
         ) from None
     except Exception as error:  # on a file that is no weights file, torch's reader may raise anything
         raise CosdaError(f"{path} cannot be read as weights: {first_line(error)}. Is it whole?") from None
     return _plain(content, path)
 
 
-def load_weights(module: nn.Module, path: str | Path) -> None:
-    """Load a weights file into an encoder; a last layer in the file is ignored, everything else must fit."""
-    given, wanted = read_weights(path), module.state_dict()
+def load_weights(module: nn.Module, path: str | Path, whole: bool = False) -> None:
+    """Load a weights file into an encoder; a last layer in the file is ignored, everything else must fit.
+
+    With ``whole`` the module is a classifier, and the last layer must be there and fit too.
+    """
+    wanted = module.state_dict()
+    given = _without_prefix(read_weights(path), wanted)
     # BatchNorm's counters are absent from files written before torch 0.4.1 and change no output.
     missing = [k for k in wanted if k not in given and not k.endswith("num_batches_tracked")]
-    extra = [k for k in given if k not in wanted and not is_head(k)]
-    shapes = [
-        f"{k} is {tuple(given[k].shape)}, needs {tuple(wanted[k].shape)}"
-        for k in wanted
-        if k in given and given[k].shape != wanted[k].shape
-    ]
+    extra = [k for k in given if k not in wanted and (whole or not is_head(k))]
+    misshapen = [k for k in wanted if k in given and given[k].shape != wanted[k].shape]
+    shapes = [f"{k} is {tuple(given[k].shape)}, needs {tuple(wanted[k].shape)}" for k in misshapen]
+    check_fit(path, "this network" if whole else "this encoder", missing, extra, shapes)
+    check_layout(module, read_metadata(path), path)
+    module.load_state_dict({k: v for k, v in given.items() if k in wanted}, strict=False)
+
+
+def check_fit(path: str | Path, what: str, missing: list[str], extra: list[str], shapes: list[str]) -> None:
+    """An error that names some of the weights that do not fit."""
     problems = [
         f"{name} {some(keys)}"
         for name, keys in (("missing:", missing), ("not known:", extra), ("of another shape:", shapes))
         if keys
     ]
     if problems:
-        raise CosdaError(
-            f"{path} does not fit this encoder. " + "; ".join(problems) + ". Is it a file of another network?"
-        )
-    check_layout(module, read_metadata(path), path)
-    module.load_state_dict({k: v for k, v in given.items() if k in wanted}, strict=False)
+        raise CosdaError(f"{path} does not fit {what}. " + "; ".join(problems) + ". Is it a file of another network?")
+
+
+def _without_prefix(given: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same under the module's names, where all of the file's begin with one word that these do not have.
+
+    Training programs put such words before them: Lightning `model.`, torch.compile `_orig_mod.`.
+    """
+    found = given
+    while found and not found.keys() & wanted.keys():
+        if len({key.partition(".")[0] for key in found}) > 1 or not all("." in key for key in found):
+            return given
+        found = {key.partition(".")[2]: value for key, value in found.items()}
+    return found
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
@@ -120,14 +141,22 @@ def first_line(error: BaseException) -> str:
 
 def _plain(content: object, path: Path) -> dict[str, Tensor]:
     """The state dict itself: training programs often put it under a key, beside the optimiser's."""
-    if isinstance(content, Mapping):
-        for key in ("state_dict", "model"):
-            if isinstance(content.get(key), Mapping):
-                content = content[key]
-                break
-    if not isinstance(content, Mapping) or not all(isinstance(v, Tensor) for v in content.values()) or not content:
+    if isinstance(content, Mapping) and not _is_state(content):
+        inner = {str(key): value for key, value in content.items() if _is_state(value)}
+        chosen = [key for key in NESTS if key in inner][:1] or list(inner)
+        if len(chosen) > 1:
+            raise CosdaError(
+                f"{path} holds several state dicts ({', '.join(chosen)}). Write the one that is meant into a file of "
+                "its own, with safetensors.torch.save_file."
+            )
+        content = inner[chosen[0]] if chosen else content
+    if not isinstance(content, Mapping) or not _is_state(content):
         raise CosdaError(f"{path} holds no state dict: a dictionary of tensors, by name, was expected.")
     return {str(key).removeprefix("module."): value for key, value in content.items()}
+
+
+def _is_state(value: object) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(isinstance(each, Tensor) for each in value.values())
 
 
 def some(keys: list[str]) -> str:

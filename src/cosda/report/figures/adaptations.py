@@ -56,8 +56,8 @@ def _dots(title: str, colour: str, values: Sequence[Number], shift: float) -> Pl
             "array": [span and rounded(100 * (span[1] - c)) for c, span in zip(centres, spans, strict=True)],
             "arrayminus": [span and rounded(100 * (c - span[0])) for c, span in zip(centres, spans, strict=True)],
             "color": colour,
-            "thickness": 2,
-            "width": 4,
+            "thickness": 2.5,
+            "width": 0,  # a cap would also stand where there is no interval
         },
         "marker": {"color": colour, "size": [9 if isinstance(value, float) else 12 for _, value in found]},
         "hoverinfo": "text",

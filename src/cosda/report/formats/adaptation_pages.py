@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from cosda.records.run import Run
-from cosda.records.verdict import FOLDER, Estimate, JudgedImage, Verdict
+from cosda.records.verdict import FOLDER, Estimate, Verdict, Why
 from cosda.report.figures import adaptations as figures
 from cosda.report.figures import epochs
 from cosda.report.figures.base import Figure, Panel, panel_of
@@ -21,6 +19,7 @@ from cosda.report.formats.run_pages import (
     settings_of,
     speed,
 )
+from cosda.report.formats.shown import Shown, data_address
 from cosda.report.model import wording
 from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.groups import DAMAGED
@@ -31,6 +30,7 @@ from cosda.report.tables.contents import JudgedRun
 from cosda.validators import VALIDATORS
 
 LARGEST = 200_000  # bytes of an image that a page carries; a thumbnail has a few thousand
+MOST_KNOWN = 3  # domains that a tile names
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,6 @@ class Tile:
     title: str
     value: str
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """One image on the page."""
-
-    image: JudgedImage
-    picture: str | None  # as a data address
-
-    @property
-    def name(self) -> str:
-        """The file's name without its folders."""
-        return PurePath(self.image.image).name or self.image.image
 
 
 @dataclass(frozen=True)
@@ -88,17 +75,21 @@ def adaptation_pages(judged: Sequence[JudgedRun]) -> list[AdaptationPage]:
 def _page(anchor: str, judged: JudgedRun) -> AdaptationPage:
     adaptation = judged.adaptation
     verdict, run = adaptation.verdict, adaptation.run
-    shown = [Shown(image, _picture(run, image.thumbnail)) for image in adaptation.images]
     return AdaptationPage(
         anchor,
         adaptation,
         judged.tables,
         () if verdict is None else tuple(_tiles(verdict)),
         tuple(figure for figure in _figures(run, verdict) if figure.panels),
-        tuple(one for one in shown if one.image.why == "changed"),
-        tuple(one for one in shown if one.image.why == "unsure"),
+        _shown(adaptation, "changed"),
+        _shown(adaptation, "unsure"),
         readable(speed, run),
     )
+
+
+def _shown(adaptation: Adaptation, why: Why) -> tuple[Shown, ...]:
+    images = (image for image in adaptation.images if image.why == why)
+    return tuple(Shown(image, _picture(adaptation.run, image.thumbnail)) for image in images)
 
 
 def _tiles(verdict: Verdict) -> list[Tile]:
@@ -118,7 +109,8 @@ def _tiles(verdict: Verdict) -> list[Tile]:
         tiles.append(Tile("Mean confidence", f"{before.confidence:.0%} → {after.confidence:.0%}"))
     known = known_agreement(verdict)
     if known:
-        each = ", ".join(f"{name} {share:.0%}" for name, share in known.items())
+        lowest = sorted(known.items(), key=lambda item: item[1])[:MOST_KNOWN]
+        each = ", ".join(f"{name} {share:.0%}" for name, share in lowest) + ", …" * (len(known) > MOST_KNOWN)
         tiles.append(Tile("Agreement on what was known", f"{min(known.values()):.0%}", each if len(known) > 1 else ""))
     return tiles
 
@@ -180,6 +172,8 @@ def _figures(run: Run, verdict: Verdict | None) -> list[Figure]:
 def _scores(run: Run, verdict: Verdict | None) -> list[Panel]:
     incoming = verdict.before.scores if verdict is not None and verdict.before is not None else {}
     try:
+        if verdict is None or any(record["images"] != verdict.images for record in run.of("validation")):
+            incoming = {}  # scores of other images, which would be a step that nobody made
         plots = epochs.absolute_scores(run, incoming)
     except DAMAGED as error:
         return [Panel("Label-free scores", reason=f"damaged records ({type(error).__name__}: {error})")]
@@ -194,5 +188,4 @@ def _picture(run: Run, thumbnail: str | None) -> str | None:
         content = (run.path / FOLDER / thumbnail).read_bytes()
     except (OSError, ValueError):
         return None
-    kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}" if len(content) <= LARGEST else None
+    return data_address(content) if len(content) <= LARGEST else None

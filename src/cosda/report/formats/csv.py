@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 
+from cosda.files import csv_text
 from cosda.report.formats.base import Format
 from cosda.report.model.table import Cell, Column, PairedTest, Row, Table
 from cosda.report.tables.contents import Contents
@@ -44,14 +43,9 @@ def render(contents: Contents) -> str:
     the test against ``reference`` over ``compared`` values. A line without a mean says in ``note`` why; so does one
     whose row misses a seed.
     """
-    output = io.StringIO()
-    writer = csv.DictWriter(output, HEADER, lineterminator="\n", restval="")
-    writer.writeheader()
-    for table in contents.tables:
-        writer.writerows(_lines(table))
-    for problem in contents.left_out:
-        writer.writerow({"runs": problem.run.path.name, "note": problem.reason})
-    return output.getvalue()
+    lines = [line for table in contents.tables for line in _lines(table)]
+    lines += [{"runs": problem.run.path.name, "note": problem.reason} for problem in contents.left_out]
+    return csv_text([HEADER, *([line.get(name, "") for name in HEADER] for line in lines)])
 
 
 def _lines(table: Table) -> Iterator[dict[str, str]]:

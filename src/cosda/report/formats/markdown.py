@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
+from cosda import markdown
+from cosda.markdown import code, plain
 from cosda.report.formats.base import Format
 from cosda.report.formats.layout import Markup, lay_out
 from cosda.report.model import wording
 from cosda.report.model.table import Table
 from cosda.report.tables.contents import Chapter, Contents, JudgedRun
-
-
-def plain(text: str) -> str:
-    """Text that Markdown shows as it is, within one line."""
-    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_|\[\]])", r"\\\1", text)
-
 
 MARKUP = Markup(plain, bold="**{}**".format, dagger="†", bar=" \\| ")
 
@@ -34,7 +26,7 @@ def render(contents: Contents) -> str:
         lines += _chapter(chapter)
     if contents.left_out:
         lines += ["## Runs that could not be read", ""]
-        lines += [f"- {_code(problem.run.path.name)}: {plain(problem.reason)}" for problem in contents.left_out]
+        lines += [f"- {code(problem.run.path.name)}: {plain(problem.reason)}" for problem in contents.left_out]
         lines += [""]
     lines += ["## What the numbers mean", ""]
     lines += [wording.OF_NUMBERS, ""] if contents.judged else []
@@ -53,7 +45,7 @@ def _adaptation(judged: JudgedRun) -> list[str]:
         lines += [f"#### {plain(table.title)}", "", *_table(table)]
     if adaptation.images:
         rows = [tuple(map(plain, wording.image(image))) for image in adaptation.images]
-        lines += ["#### Images to look at", "", _line(wording.OF_IMAGES), _line(["---"] * 4), *map(_line, rows), ""]
+        lines += ["#### Images to look at", "", *markdown.table(wording.OF_IMAGES, rows, names=4), ""]
     return lines
 
 
@@ -61,7 +53,7 @@ def _chapter(chapter: Chapter) -> list[str]:
     section = chapter.section
     lines = [f"## {plain(section.title)} (rule: {plain(section.select)})", ""]
     lines += [f"- {plain(fact)}" for fact in wording.facts(section)]
-    lines += [f"- Data: {_code(section.fingerprint)}", ""]
+    lines += [f"- Data: {code(section.fingerprint)}", ""]
     for table in chapter.tables:
         lines += [f"### {plain(table.title)}", "", *_table(table)]
     if chapter.notes:
@@ -71,17 +63,8 @@ def _chapter(chapter: Chapter) -> list[str]:
 
 def _table(table: Table) -> list[str]:
     text = lay_out(table, MARKUP)
-    numbers = len(text.header) - text.names
-    lines = [_line(text.header), _line([*(["---"] * text.names), *(["--:"] * numbers)]), *map(_line, text.rows), ""]
+    lines = [*markdown.table(text.header, text.rows, text.names), ""]
     return [*lines, *(f"- {plain(note)}" for note in table.notes), ""] if table.notes else lines
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _code(text: str) -> str:
-    return "`" + " ".join(text.split()).replace("`", "'") + "`"
 
 
 MARKDOWN = Format("Markdown, for readers", render)

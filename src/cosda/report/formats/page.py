@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cosda.report.figures import FIGURES
@@ -15,6 +14,7 @@ from cosda.report.figures.style import Palette, Plot, palette
 from cosda.report.figures.trade_off import trade_off_over_pairs
 from cosda.report.formats.adaptation_pages import adaptation_pages
 from cosda.report.formats.run_pages import run_pages
+from cosda.report.formats.templates import environment
 from cosda.report.model import numbers, wording
 from cosda.report.model.groups import Section
 from cosda.report.model.table import Row, Table
@@ -42,8 +42,8 @@ def page(contents: Contents) -> str:
 
     colours = palette(contents.sections)
     plots = Plots()
-    environment = _environment()
-    environment.globals.update(
+    templates = environment()
+    templates.globals.update(
         wording=wording,
         numbers=numbers,
         colours=colours,
@@ -51,9 +51,8 @@ def page(contents: Contents) -> str:
         chain=chain,
         searched=searched,
         seeds_behind=seeds_behind,
-        share="{:.0%}".format,
     )
-    return environment.get_template("page.html.jinja").render(
+    return templates.get_template("page.html.jinja").render(
         contents=contents,
         benchmarks=_benchmarks(contents),
         choices=_choices(contents.sections),
@@ -114,14 +113,3 @@ def _choices(sections: Sequence[Section]) -> dict[str, list[str]]:
         "seed": [str(seed) for seed in sorted({run.seed for group in groups for run in group.runs})],
     }
     return {name: list(dict.fromkeys(values)) for name, values in found.items()}
-
-
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("cosda.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cosda.errors import CosdaError
+from cosda.records.lineage import Step as Recorded
+from cosda.records.lineage import read_lineage
 from cosda.records.run import Run
 from cosda.records.verdict import FOLDER, JudgedImage, Verdict, Word, read_images, read_verdict
 from cosda.report.model.groups import DAMAGED
@@ -97,7 +99,7 @@ def _lineage(run: Run, verdict: Verdict | None) -> tuple[Step, ...]:
         path = run.path / "models" / f"stage-{stage}" / "model.json"
         try:
             if path.is_file():
-                steps = [_step(entry) for entry in json.loads(path.read_bytes())["lineage"]]
+                steps = [*map(_step, read_lineage(json.loads(path.read_bytes())["lineage"]))]
                 date = steps.pop().date if stage else ""
                 return (*steps, _this_step(run, verdict, date))
         except (*DAMAGED, OSError) as error:
@@ -110,15 +112,8 @@ def _this_step(run: Run, verdict: Verdict | None, date: str) -> Step:
     return Step(name, run.label, date, "" if verdict is None else verdict.verdict)
 
 
-def _step(entry: Mapping[str, Any]) -> Step:
-    """A step as a model's description has it; one without a name says what the model was made of."""
-    date = str(entry.get("date") or "")
-    if "step" not in entry:
-        how, name = next(iter(entry.items()), ("", "a model"))
-        return Step(str(name), str(how), date)
-    name = str(entry.get("domain") or entry.get("method") or entry["step"])
-    if entry["step"] != "adapt":
-        return Step(name, STEPS.get(entry["step"], str(entry["step"])), date)
-    carried = entry.get("carry")
-    how = str(entry.get("method", "adapted")) + (f" (carry {carried})" if carried and carried != "last" else "")
-    return Step(name, how, date, str((entry.get("verdict") or {}).get("verdict", "")))
+def _step(step: Recorded) -> Step:
+    """A step as a reader of the report sees it."""
+    name = step.domain or step.method or step.step
+    how = step.made_by or "adapted" if step.step == "adapt" else STEPS.get(step.step, step.step)
+    return Step(name, how, step.date or "", step.verdict or "")

@@ -19,6 +19,7 @@ OF_ADAPTATIONS = {
     "Estimated accuracy": "What share of the new images the model is likely to classify correctly. Nobody measured it: "
     "it follows from how the model answers, and from how it answered images that it was calibrated on. In nine of "
     "ten cases the true accuracy lies in the interval.",
+    "Risk": "How likely the adaptation cost more than two points, on the new domain or on what was known.",
     "Class changed": "The share of the new images to which the adapted model gives another class.",
     "Agreement": "The share of images to which both give the same class. Images of earlier domains are gone; images "
     "that are made from their profiles stand in for them. Little agreement there means that something is forgotten.",

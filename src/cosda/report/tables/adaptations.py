@@ -36,6 +36,7 @@ def overview(adaptations: Sequence[Adaptation]) -> list[Table]:
         _column("estimated before", "estimated_before"),
         _column("estimated after", "estimated_after"),
         _column("change", "estimated_change", signed=True),
+        _column("risk", "risk", larger_is_better=False),
         _column("class changed", "changed", None),
         _column("agreement on what was known", "known_agreement"),
         _column("checked before", "checked_before"),
@@ -49,12 +50,13 @@ def overview(adaptations: Sequence[Adaptation]) -> list[Table]:
 def _overview(adaptation: Adaptation) -> list[Cell]:
     verdict, runs = adaptation.verdict, (adaptation.run,)
     if verdict is None:
-        return [Cell((), UNREAD, runs)] * 7
+        return [Cell((), UNREAD, runs)] * 8
     estimates = [said.estimate.accuracy if said and said.estimate else None for said in (verdict.before, verdict.after)]
     known, check = known_agreement(verdict), verdict.check
     checked = (None, None) if check is None else (check.before.accuracy, check.after.accuracy)
     numbers = [
         *((value, wording.NO_ESTIMATE) for value in (*estimates, change_of(*estimates))),
+        (verdict.risk, NOT_COMPARED),
         (verdict.changed, NOT_COMPARED),
         (min(known.values()) if known else None, NOTHING_KNOWN),
         *((value, NOT_ASKED) for value in checked),
@@ -67,7 +69,8 @@ def tables_of(adaptation: Adaptation) -> list[Table]:
     verdict = adaptation.verdict
     if verdict is None:
         return []
-    return [_before_and_after(adaptation, verdict), *_agreement(adaptation, verdict), *_classes(adaptation, verdict)]
+    more = (_agreement, _classes, _evidence)
+    return [_before_and_after(adaptation, verdict), *(table for make in more for table in make(adaptation, verdict))]
 
 
 def _before_and_after(adaptation: Adaptation, verdict: Verdict) -> Table:
@@ -149,6 +152,15 @@ def _classes(adaptation: Adaptation, verdict: Verdict) -> list[Table]:
     left_out = len(verdict.classes) - len(shown)
     notes = (f"{left_out} more classes change less.",) if left_out else ()
     return [replace(table, row_title="class", folded=True, notes=notes)]
+
+
+def _evidence(adaptation: Adaptation, verdict: Verdict) -> list[Table]:
+    if not verdict.evidence:
+        return []
+    columns = [Column("value", "evidence", None, percent=False, decimals=3)]
+    rows = [Row(name, (_cell(adaptation, value, ""),)) for name, value in verdict.evidence.items()]
+    table = _table(adaptation, "evidence", "What the risk and the estimates rest on", columns, rows)
+    return [replace(table, row_title="number", folded=True)]
 
 
 def most_moved(before: Said, after: Said, most: int = MOST_CLASSES) -> list[int]:

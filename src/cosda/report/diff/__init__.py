@@ -1,0 +1,1 @@
+"""What changes between the answers of two models."""
