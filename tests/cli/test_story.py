@@ -81,8 +81,8 @@ def test_from_my_model_to_a_file_that_serves(site: Path) -> None:
     (drift,) = json.loads(shell(site, "monitor", "mine", "outline", "--json", "-q", code=4))
     assert drift["adapt"] is True
     said = shell(
-        site, "adapt", "mine", "outline", "--to", "outline-model", "--method", "aad", "--carry", "bank", "--epochs", "4",
-        "--set", "adapt.lr=0.01", "--set", "adapt.lr_end=0.005", "--check", "labelled/outline", "-q",
+        site, "adapt", "mine", "outline", "--to", "outline-model", "--method", "aad", "--carry", "bank",
+        "--epochs", "4", "--set", "adapt.lr=0.01", "--set", "adapt.lr_end=0.005", "--check", "labelled/outline", "-q",
     )  # fmt: skip
     assert "ACCEPTED" in said or "DOUBTFUL" in said
     assert "200 labelled images" in said
