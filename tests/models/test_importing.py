@@ -96,6 +96,7 @@ def test_a_function_builds_it_and_its_name_is_remembered(code, trained, weights,
     assert (step["step"], step["network"], step["weights"]) == ("import", f"{code}:make", "trained.pth")
     described = json.loads((model.save(tmp_path / "model") / "model.json").read_text())
     assert described["architecture"]["build"] == f"{code}:make"
+    assert f"encoder built by `{code}:make`" in (tmp_path / "model" / "README.md").read_text()
     again = load(tmp_path / "model", build=f"{code}:make")
     assert same_weights(again.network, model.network)
     assert again.architecture == model.architecture
