@@ -203,15 +203,19 @@ class Model:
             >>> adapted = cosda.adapt(cosda.wrap(mine, classes), "photos").model
             >>> mine.load_state_dict(adapted.module().state_dict())
         """
-        if is_graph(self.architecture):
-            raise CosdaError(
-                f"the network is a graph, which is no torch.nn.Module. Deploy its file, "
-                f"{graph_file(self.architecture.encoder)} in the model folder."
-            )
+        self.check_module()
         network = self.network.for_domain(domain)
         if self.architecture.classifier is None or network.base is not network:
             return network.plain().eval()
         return join(network, self.architecture.classifier).eval()
+
+    def check_module(self) -> None:
+        """An error where the network is no module that could be exported: it is the graph in a file already."""
+        if is_graph(self.architecture):
+            raise CosdaError(
+                "the network is a graph, which is no torch.nn.Module and needs no export. Deploy its file, "
+                f"{graph_file(self.architecture.encoder)} in the model folder."
+            )
 
     def _weights(self) -> dict[str, bytes]:
         """The content of each weights file."""

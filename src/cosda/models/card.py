@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cosda.errors import CosdaError
 from cosda.markdown import code, plain, table
 from cosda.models.architecture import WRAPPED
+from cosda.models.builders import function_for
 from cosda.models.experts import SOURCE, DomainBank
 from cosda.records.lineage import Step, read_lineage
 from cosda.records.verdict import UNREADABLE
@@ -143,7 +144,8 @@ def _limits(model: Model, steps: Iterable[Step]) -> Iterator[str]:
 
 def _use(model: Model) -> Iterator[str]:
     """Five lines of Python, and the line for the shell."""
-    build = ', build="MODULE:FUNCTION"' if model.architecture.encoder == "wrapped" else ""
+    function = function_for(model.architecture)
+    build = f', build="{function}"' if function else ""
     known = f", domain={json.dumps(model.architecture.domains[-1])}" if model.network.needs_domain else ""
     data = "photos" if model.preprocessing.of_images else "features.npz"
     yield from (
@@ -158,7 +160,7 @@ def _use(model: Model) -> Iterator[str]:
         "From the shell:",
         "",
         f"    cosda predict this-folder {data} --output classes.csv"
-        + (" --build MODULE:FUNCTION" if build else "")
+        + (f" --build {function}" if function else "")
         + (" --domain DOMAIN" if known else ""),
     )
     if build:
