@@ -435,7 +435,8 @@ def diff(
     names = ["a model" if isinstance(model, Model) else str(model) for model in (a, b)]
     a, b = _model(a), _model(b)
     _check_same_classes(a, b)
-    images = load_domain(data, labels=False)
+    machine = machine or Machine()
+    images = load_domain(data, labels=False, follow_links=machine.follow_links)
     first = predict(a, images, domain=domain, machine=machine, watcher=watcher)
     second = predict(b, images, domain=domain, machine=machine)  # what cannot be read has been told
     changed = [
