@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         diff,
         evaluate,
         export,
+        monitor,
         predict,
         profile,
         run_chain,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cosda.data.torch_dataset import Indexable
     from cosda.deploy.export import Exported
     from cosda.errors import CosdaError
+    from cosda.judge.monitor import Drift
     from cosda.methods import METHODS
     from cosda.methods.base import Group, Method, Progress, TargetImages
     from cosda.models.architecture import Architecture
@@ -74,6 +76,7 @@ _PLACES = {
     "Diff": "cosda.report.diff.changes",
     "Domain": "cosda.data.domain",
     "DomainProfile": "cosda.models.profile",
+    "Drift": "cosda.judge.monitor",
     "Estimate": "cosda.records.verdict",
     "Evaluation": "cosda.api",
     "Exported": "cosda.deploy.export",
@@ -111,6 +114,7 @@ _PLACES = {
     "load": "cosda.models.artifact",
     "load_benchmark": "cosda.data.benchmarks:load",
     "load_domain": "cosda.data.inputs",
+    "monitor": "cosda.api",
     "predict": "cosda.api",
     "profile": "cosda.api",
     "run_chain": "cosda.api",
@@ -135,6 +139,7 @@ __all__ = [
     "Diff",
     "Domain",
     "DomainProfile",
+    "Drift",
     "Estimate",
     "Evaluation",
     "Exported",
@@ -172,6 +177,7 @@ __all__ = [
     "load",
     "load_benchmark",
     "load_domain",
+    "monitor",
     "predict",
     "profile",
     "run_chain",

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -29,6 +30,7 @@ from cosda.deploy.export import Exported
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.judge.check import compare
+from cosda.judge.monitor import LEAST_ALPHA, Drift, watch
 from cosda.judge.verdict import Judging, record_check
 from cosda.models.artifact import Model, load, load_like
 from cosda.models.calibration import calibrate
@@ -165,7 +167,7 @@ def adapt_request(
     before = _answered(model, check, known, machine, watcher) if check is not None else None
     with _folder(out) as folder:
         run = execute(plan, {target.name: target}, folder, machine, watcher, model, Judging(target))
-        adapted = load_like(carried_path(run), model)
+        adapted = replace(load_like(carried_path(run), model), origin=None)  # it lies nowhere yet
         checked = None
         if before is not None and check is not None:
             after = _answered(adapted, check, known, machine, watcher)
@@ -471,6 +473,7 @@ def profile(
     domain: str | None = None,
     freeze_encoder: bool = False,
     labelled: bool = False,
+    trained_on: bool = False,
     machine: Machine | None = None,
     watcher: Watcher | None = None,
 ) -> Model:
@@ -487,6 +490,8 @@ def profile(
         freeze_encoder: make a profile of features, for a bank that will be made with ``freeze_encoder``.
         labelled: read the labels too, and learn from them how far the model's probabilities can be believed; estimated
             accuracies rest on that.
+        trained_on: the model was trained on these very images. It is more confident of them than of new ones, so only
+            what its first layers see in them is kept for `monitor`.
         machine: device, threads, cache.
         watcher: is told what happens.
 
@@ -512,13 +517,50 @@ def profile(
     model.check_own_name(name)
     with _opened(model, bank, images, machine, watcher, "train") as (loader, packed):
         others = tuple(expert.profile for expert in bank.experts)
-        made = Look(name, False, loader).profile(bank.gauge, network, others)
+        stranger = None if trained_on else told(network, name)
+        made = Look(name, False, loader).profile(bank.gauge, network, others, stranger)
         made = replace(made, calibration=None if had is None else had.calibration)  # the network is the same
         if labelled and packed.domain.labels is not None:
             truth = torch.from_numpy(packed.domain.labels[packed.domain.train])
             logits = torch.cat([output.logits.cpu() for _, output in outputs(told(network, name), loader)])
-            made = replace(made, calibration=calibrate(logits, truth, held_out=True))
+            made = replace(made, calibration=calibrate(logits, truth, held_out=not trained_on))
     return model.with_profile(made)
+
+
+def monitor(
+    model: Model | str | Path,
+    data: DataLike,
+    *,
+    alpha: float = 0.05,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Drift:
+    """Whether images come from a domain that a model knows, and whether it should be adapted to them.
+
+    They are compared with the profiles of all domains that the model knows. Nothing is trained or written.
+
+    Args:
+        model: a model, or its folder.
+        data: the images, of one place and time. Labels are not read.
+        alpha: the rate of false alarms that is accepted: below this p-value a difference counts as drift.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: wrong input, or a model without a profile.
+
+    Example:
+        >>> cosda.monitor("adapted-model", "photos/today").adapt
+        False
+    """
+    if not LEAST_ALPHA <= alpha <= 0.5:
+        raise CosdaError(f"alpha is {alpha:g}; it must lie between {LEAST_ALPHA:g} and 0.5, and 0.05 is usual.")
+    model, machine = _model(model), machine or Machine()
+    images = load_domain(data, labels=False, follow_links=machine.follow_links)
+    images = replace(images, test=everything(len(images)))
+    name = str(data) if isinstance(data, str | PathLike) else images.name
+    with _opened(model, model.network, images, machine, watcher) as (loader, packed):
+        return replace(watch(model.network, loader, name, alpha), skipped=dict(packed.skipped))
 
 
 def export(

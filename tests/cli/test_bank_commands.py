@@ -193,7 +193,7 @@ def test_a_folder_with_other_files_is_not_replaced(cosda, bank: Path) -> None:
 
 
 def test_profile_makes_what_source_makes(cosda, unseen: Path, model: Path, photos: Path) -> None:
-    answer = cosda("profile", unseen, photos / "one", "-q")
+    answer = cosda("profile", unseen, photos / "one", "--trained-on", "-q")
     assert answer.code == 0, answer.err
     assert "profile of 'one' made of 30 images" in answer.out
     ours, theirs = weights(unseen), weights(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from cosda.models.profile import (
     CONFIDENCES,
     FEWEST,
     FOLDS,
+    GROUPS,
     QUANTILES,
     DomainProfile,
     crossfitted,
@@ -42,6 +44,8 @@ def same(left: DomainProfile, right: DomainProfile) -> bool:
     def equal(one: Any, other: Any) -> bool:
         if isinstance(one, Tensor):
             return isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        if isinstance(one, Mapping):
+            return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
         return bool(one == other)
 
     return all(equal(getattr(left, field.name), getattr(right, field.name)) for field in fields(DomainProfile))
@@ -217,14 +221,26 @@ def test_too_few_images_are_refused(count: int) -> None:
 
 
 def test_a_file_holds_averages_and_nothing_of_the_size_of_the_domain() -> None:
-    """Twice the images give a file of the same size, field by field; none holds a row of the statistics."""
-    files = [safetensors.torch.load(make_profile("one", statistics(count)).to_bytes()) for count in (60, 120)]
+    """From 500 images on, files have the same size, field by field; none holds a row of the statistics."""
+    files = [safetensors.torch.load(make_profile("one", statistics(count)).to_bytes()) for count in (60, 500, 1000)]
     shapes = [{name: tuple(value.shape) for name, value in tensors.items()} for tensors in files]
-    assert shapes[0] == shapes[1] == {"mean": (7,), "covariance": (28,), "distances": (len(QUANTILES),)}
+    averages = {"mean": (7,), "covariance": (28,), "distances": (len(QUANTILES),)}
+    assert shapes[0] == {**averages, "groups.early": (3, 7)}
+    assert shapes[1] == shapes[2] == {**averages, "groups.early": (GROUPS, 7)}
     for row in statistics(60):
         assert not torch.isin(row, files[0]["mean"]).any()
+        assert not torch.isin(row.float(), files[0]["groups.early"]).any()
     names = safetensors.torch.load(told_profile().to_bytes()).keys()
-    assert set(names) == {"mean", "covariance", "distances", "classes", "confidences"}
+    assert set(names) == {"mean", "covariance", "distances", "classes", "confidences", "groups.early"}
+
+
+def test_a_profile_of_an_older_cosda_has_no_groups_and_keeps_its_bytes() -> None:
+    old = replace(make_profile("one", statistics()), groups={})
+    content = old.to_bytes()
+    assert not [name for name in safetensors.torch.load(content) if name.startswith("groups")]
+    again = DomainProfile.from_bytes(content, "here")
+    assert again.groups == {}
+    assert again.to_bytes() == content
 
 
 def test_the_order_of_images_shows_in_no_average() -> None:

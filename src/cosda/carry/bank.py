@@ -78,7 +78,8 @@ class Bank(CarryRule):
 
         bank = as_bank(whole, target.frozen)
         others = tuple(profile for profile in bank.profiles if profile.name != target.name)
-        profile = target.profile(bank.gauge, student, others)
+        own = bank.base.for_domain(bank.known[0]) if bank.base.needs_domain else bank.base
+        profile = target.profile(bank.gauge, student, others, stranger=own)
         return bank.with_expert(Expert.make(student, bank.base, self.bits, profile))
 
     def _see_base(self, bank: DomainBank, target: Target) -> DomainBank:

@@ -41,8 +41,17 @@ class Target(Protocol):
         """Routing statistics (N, D) of its training images."""
         ...
 
-    def profile(self, gauge: Gauge, network: Network, others: tuple[DomainProfile, ...] = ()) -> DomainProfile:
-        """Its profile beside those of other domains, with what a network says of it; an error for too few images."""
+    def profile(
+        self,
+        gauge: Gauge,
+        network: Network,
+        others: tuple[DomainProfile, ...] = (),
+        stranger: Network | None = None,
+    ) -> DomainProfile:
+        """Its profile beside those of other domains, with what a network says of it; an error for too few images.
+
+        A ``stranger`` is a network that was not trained on these images.
+        """
         ...
 
     def image(self) -> Tensor:

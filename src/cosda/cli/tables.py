@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cosda.api import Check, Evaluation
+    from cosda.judge.monitor import Drift
     from cosda.models.contents import Contents, HeldDomain
     from cosda.records.images import ComparedImage
     from cosda.records.lineage import Step
@@ -155,6 +156,34 @@ def print_check(check: Check) -> None:
     before, after = check.before, check.after
     images = sum(after.images)
     print(f"{after.domain}: accuracy {before.top1:.1%} before, {after.top1:.1%} after, on {images} labelled images")
+
+
+def print_drifts(found: Sequence[Drift]) -> None:
+    """For each folder what a model makes of its images, and what to do."""
+    print_rows([_drift_row(one) for one in found], wrapped="images")
+    for one in found:
+        answer = {True: "yes", False: "no", None: "cannot be told"}[one.adapt]
+        left_out = f" ({len(one.skipped)} could not be read)" if one.skipped else ""
+        _console().print(f"{one.images}: adapt now? {answer}: {one.reason}{left_out}", markup=False)
+
+
+def _drift_row(drift: Drift) -> dict[str, Any]:
+    """A row of the table of folders; the three places stand under short names."""
+    estimate = drift.estimate
+    return {
+        "images": drift.images,
+        "count": drift.count,
+        "most like": " + ".join(drift.domains),
+        "unlike": f"{drift.unlike:.0%}",
+        **{place[:5]: _p_value(value) for place, value in drift.places.items()},
+        "p": _p_value(drift.p_value),
+        "accuracy": f"{estimate.accuracy:.0%} ({estimate.low:.0%}–{estimate.high:.0%})" if estimate else "–",
+        "adapt": {True: "yes", False: "no", None: "–"}[drift.adapt],
+    }
+
+
+def _p_value(value: float | None) -> str:
+    return "–" if value is None else "<.001" if value < 0.001 else f"{value:.3f}"
 
 
 def print_verdict(verdict: Verdict, run: Path | None = None, incoming: Path | None = None) -> None:

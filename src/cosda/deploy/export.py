@@ -23,10 +23,11 @@ from cosda.deploy.graph import Graph, make_graph
 from cosda.deploy.trial import TOLERANCE, Trial, images_for_trial, try_out
 from cosda.errors import CosdaError
 from cosda.files import write_atomically
-from cosda.models.artifact import Model
+from cosda.models.artifact import Model, graph_file
 from cosda.models.encoders.weights import first_line
 from cosda.models.experts import DomainBank
 from cosda.models.network import Network
+from cosda.models.opaque import is_graph
 from cosda.run.machine import Machine
 from cosda.run.prepare import MARGIN
 from cosda.watch import Watcher
@@ -61,6 +62,11 @@ def export(
     watcher: Watcher | None,
 ) -> Exported:
     """`cosda.export`."""
+    if is_graph(model.architecture):
+        raise CosdaError(
+            "the model was imported from a file and is still that graph, so there is nothing to export: deploy "
+            f"{graph_file(model.architecture.encoder)}, which lies in the model folder."
+        )
     network = model.network.for_domain(domain)
     if experts not in EXPERTS:
         raise CosdaError(f"--experts is {' or '.join(EXPERTS)}, not '{experts}'.")

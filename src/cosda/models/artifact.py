@@ -48,6 +48,7 @@ from cosda.models.network import Network
 from cosda.models.opaque import Graph, is_graph, open_network
 from cosda.models.profile import DomainProfile
 from cosda.models.split import join, split
+from cosda.records.verdict import UNREADABLE
 
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
@@ -402,7 +403,7 @@ def damage_explained(path: Path) -> Iterator[None]:
     """Say of a description that is not as it was written that it is damaged."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
 
 

@@ -1,16 +1,17 @@
 """What is kept of a domain once its images are gone: averages over all of them, in a few thousand numbers.
 
 A profile tells what the images of a domain look like to a network (mean and covariance of their routing statistics, see
-`router`), and what the network said of them (how many images of each class, how confident). It holds no image and no
-label, and none is made of fewer than `FEWEST` images, so that no single one shows in it.
+`router`), and what the network said of them (how many images of each class, how confident). Means over small groups of
+its images tell later whether new images are of this domain (`cosda.judge.drift`). It holds no image and no label, and
+none is made of fewer than `FEWEST` images, so that no single one shows in it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from cosda.errors import CosdaError
 from cosda.models.calibration import Calibration
+from cosda.randomness import stream
 
 FORMAT = 1
 FEWEST = 20  # images
@@ -28,6 +30,10 @@ FOLDS = 5  # of cross-fitting: each image is judged by a profile that was made w
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 LEFT = 0.1  # of a variance that is left at least when what lies between images is taken off
 CONFIDENCES = 20  # bins from 0 to 1
+PLACES = ("early", "features", "predictions")  # of a network, where new images are compared with known ones
+GROUPS = 25  # of `FEWEST` images each, at most, at each place: with twice as many no more shifts are found
+
+_GROUPS = "groups."  # and the place: names of tensors in a profile's file
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +51,7 @@ class DomainProfile:
     late: bool = False  # whether the statistics are features at the encoder's end
     full: bool = False  # whether images were looked at in full size, and large ones not halved
     calibration: Calibration | None = None  # of the network, on labelled images of the domain; few have one
+    groups: Mapping[str, Tensor] = field(default_factory=dict)  # place -> (G, d), see `group_means`
 
     @cached_property
     def limit(self) -> float | None:
@@ -80,6 +87,7 @@ class DomainProfile:
         tensors |= {
             key: value.long() for key in ("classes", "confidences") if (value := getattr(self, key)) is not None
         }
+        tensors |= {_GROUPS + place: means.float() for place, means in self.groups.items()}
         facts = {
             "format": FORMAT,
             **{key: getattr(self, key) for key in ("name", "images", "temperature", "late", "full")},
@@ -115,6 +123,7 @@ class DomainProfile:
             late=facts["late"],
             full=facts["full"],
             calibration=Calibration.from_json(facts.get("calibration")),
+            groups={place: tensors[_GROUPS + place] for place in PLACES if _GROUPS + place in tensors},
         )
 
     @property
@@ -125,8 +134,12 @@ class DomainProfile:
 
 def binned(confidence: Tensor) -> Tensor:
     """How many images (20,) have a probability (N,) of their class in each of 20 bins from 0 to 1."""
-    bins = (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
-    return torch.bincount(bins, minlength=CONFIDENCES)
+    return torch.bincount(bin_of(confidence), minlength=CONFIDENCES)
+
+
+def bin_of(confidence: Tensor) -> Tensor:
+    """The bin (N,) of each probability."""
+    return (confidence * CONFIDENCES).long().clamp(max=CONFIDENCES - 1)
 
 
 def make_profile(name: str, statistics: Tensor, late: bool = False) -> DomainProfile:
@@ -141,7 +154,15 @@ def make_profile(name: str, statistics: Tensor, late: bool = False) -> DomainPro
     for fold, profile in crossfitted(name, statistics):
         apart[fold] = profile.distance(statistics[fold])
     limits = apart.quantile(torch.tensor(QUANTILES, dtype=torch.float64))
-    return replace(_bare(name, statistics), distances=limits, late=late)
+    return replace(_bare(name, statistics), distances=limits, late=late, groups={"early": group_means(statistics)})
+
+
+def group_means(values: Tensor) -> Tensor:
+    """Means (G, d) of values (N, d) over groups of `FEWEST` images, put together at random; the rest is left out."""
+    count = min(len(values) // FEWEST, GROUPS)
+    chosen = torch.randperm(len(values), generator=stream(len(values), "groups"))[: count * FEWEST]
+    grouped = values.double().cpu()[chosen].reshape(count, FEWEST, values.shape[1])
+    return grouped.mean(dim=1).float()
 
 
 def check_enough(name: str, images: int) -> None:

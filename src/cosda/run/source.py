@@ -11,6 +11,7 @@ import torch
 
 from cosda.config.plan import Plan
 from cosda.data.domain import Domain, Index
+from cosda.data.loader import Loader
 from cosda.errors import CosdaError
 from cosda.files import Json, digest, safe_name
 from cosda.methods import METHODS
@@ -118,27 +119,38 @@ class _Source:
 
     def _profile(self) -> DomainProfile | None:
         """Of the source domain; None where it has too few images for one."""
-        images = self.prepared.loader(self.domain.without_labels(), "train", self.prepared.plan.seed)
-        look, network = Look(self.domain.name, self.prepared.frozen, images), self.prepared.network
+        look = Look(self.domain.name, self.prepared.frozen, self._loader(self.domain.train))
+        network = self.prepared.network
         if len(look) < FEWEST:
             return None
-        profile = look.profile(Gauge(network.encoder, look.frozen), network)
-        return replace(profile, calibration=self._calibration(network.for_domain(self.domain.name)))
-
-    def _calibration(self, network: Network) -> Calibration:
-        """On images that the model was not trained on where there are any: held-out ones, or the test split."""
+        gauge, own = Gauge(network.encoder, look.frozen), network.for_domain(self.domain.name)
+        profile = look.profile(gauge, network)
+        # Images that the model was not trained on where there are any: held-out ones, or the test split.
         apart = np.setdiff1d(self.domain.test, self.trained)
-        positions = next((some for some in (self.held_out, apart) if len(some) >= FEWEST), self.trained)
-        loader = self.prepared.loader(replace(self.domain, train=positions), "train", self.prepared.plan.seed)
-        logits = torch.cat([output.logits.double().cpu() for _, output in outputs(network, loader)])
-        return calibrate(logits, torch.from_numpy(self.labels[positions]), positions is not self.trained)
+        unseen = next((some for some in (self.held_out, apart) if len(some) >= FEWEST), None)
+        groups = {} if unseen is None else replace(look, images=self._loader(unseen)).groups(own, gauge)
+        return replace(
+            profile,
+            groups={**profile.groups, **groups},
+            calibration=self._calibration(own, self.trained if unseen is None else unseen, unseen is not None),
+        )
+
+    def _calibration(self, network: Network, positions: Index, held_out: bool) -> Calibration:
+        logits = torch.cat([output.logits.double().cpu() for _, output in outputs(network, self._loader(positions))])
+        return calibrate(logits, torch.from_numpy(self.labels[positions]), held_out)
+
+    def _loader(self, positions: Index) -> Loader:
+        """Some images of the domain."""
+        domain = replace(self.domain.without_labels(), train=positions)
+        return self.prepared.loader(domain, "train", self.prepared.plan.seed)
 
     def _measure(self, split: str, positions: Index, epoch: int | None) -> None:
         if not len(positions):
             return
-        loader = self.prepared.loader(replace(self.domain, train=positions), "train", self.prepared.plan.seed)
         network = self.prepared.network.for_domain(self.domain.name)
-        images, correct = measure(network, loader, self.labels[positions], len(self.prepared.plan.data.classes))
+        images, correct = measure(
+            network, self._loader(positions), self.labels[positions], len(self.prepared.plan.data.classes)
+        )
         facts = {"domain": self.domain.name, "split": split, "images": images, "correct": correct}
         self.folder.append("accuracy", stage=0, epoch=epoch, **facts)
 

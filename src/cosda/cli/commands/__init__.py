@@ -17,6 +17,7 @@ from cosda.cli.commands.history import history
 from cosda.cli.commands.import_ import import_
 from cosda.cli.commands.methods import methods
 from cosda.cli.commands.model import model
+from cosda.cli.commands.monitor import monitor
 from cosda.cli.commands.predict import predict
 from cosda.cli.commands.profile import profile
 from cosda.cli.commands.report import report
@@ -33,6 +34,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     evaluate,
     model,
     profile,
+    monitor,
     history,
     diff,
     export,

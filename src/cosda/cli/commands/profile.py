@@ -35,6 +35,14 @@ def profile(
             "estimated accuracies need this.",
         ),
     ] = False,
+    trained_on: Annotated[
+        bool,
+        typer.Option(
+            "--trained-on",
+            help="The model was trained on these very images. It is more confident of them than of new ones, so "
+            "'cosda monitor' will compare only what its first layers see.",
+        ),
+    ] = False,
     to: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write the model with its profile here, and leave MODEL as it is."),
@@ -63,6 +71,7 @@ def profile(
         domain=domain,
         freeze_encoder=freeze_encoder,
         labelled=labelled,
+        trained_on=trained_on,
         machine=place.machine(),
         watcher=open_watcher(quiet),
     )
