@@ -344,7 +344,7 @@ def test_a_model_with_masks_must_be_told(tmp_path: Path) -> None:
 def test_a_model_that_is_a_file_already_is_not_made_into_another(tmp_path: Path) -> None:
     model = MODELS["network"]()
     model.architecture = replace(model.architecture, encoder="onnx")
-    with pytest.raises(CosdaError, match=r"deploy graph\.onnx, which lies in the model folder"):
+    with pytest.raises(CosdaError, match=r"Deploy its file, graph\.onnx"):
         cosda.export(model, tmp_path / "model.pt")
 
 
