@@ -167,7 +167,7 @@ def adapt_request(
     before = _answered(model, check, known, machine, watcher) if check is not None else None
     with _folder(out) as folder:
         run = execute(plan, {target.name: target}, folder, machine, watcher, model, Judging(target))
-        adapted = load_like(carried_path(run), model)
+        adapted = replace(load_like(carried_path(run), model), origin=None)  # it lies nowhere yet
         checked = None
         if before is not None and check is not None:
             after = _answered(adapted, check, known, machine, watcher)
@@ -437,7 +437,8 @@ def diff(
     names = ["a model" if isinstance(model, Model) else str(model) for model in (a, b)]
     a, b = _model(a), _model(b)
     _check_same_classes(a, b)
-    images = load_domain(data, labels=False)
+    machine = machine or Machine()
+    images = load_domain(data, labels=False, follow_links=machine.follow_links)
     first = predict(a, images, domain=domain, machine=machine, watcher=watcher)
     second = predict(b, images, domain=domain, machine=machine)  # what cannot be read has been told
     changed = [
@@ -526,6 +527,42 @@ def profile(
     return model.with_profile(made)
 
 
+def monitor(
+    model: Model | str | Path,
+    data: DataLike,
+    *,
+    alpha: float = 0.05,
+    machine: Machine | None = None,
+    watcher: Watcher | None = None,
+) -> Drift:
+    """Whether images come from a domain that a model knows, and whether it should be adapted to them.
+
+    They are compared with the profiles of all domains that the model knows. Nothing is trained or written.
+
+    Args:
+        model: a model, or its folder.
+        data: the images, of one place and time. Labels are not read.
+        alpha: the rate of false alarms that is accepted: below this p-value a difference counts as drift.
+        machine: device, threads, cache.
+        watcher: is told what happens.
+
+    Raises:
+        CosdaError: wrong input, or a model without a profile.
+
+    Example:
+        >>> cosda.monitor("adapted-model", "photos/today").adapt
+        False
+    """
+    if not LEAST_ALPHA <= alpha <= 0.5:
+        raise CosdaError(f"alpha is {alpha:g}; it must lie between {LEAST_ALPHA:g} and 0.5, and 0.05 is usual.")
+    model, machine = _model(model), machine or Machine()
+    images = load_domain(data, labels=False, follow_links=machine.follow_links)
+    images = replace(images, test=everything(len(images)))
+    name = str(data) if isinstance(data, str | PathLike) else images.name
+    with _opened(model, model.network, images, machine, watcher) as (loader, packed):
+        return replace(watch(model.network, loader, name, alpha), skipped=dict(packed.skipped))
+
+
 def export(
     model: Model | str | Path,
     to: str | Path,
@@ -565,42 +602,6 @@ def export(
     return deploy.export(
         _model(model), place, format, domain, experts, verify, overwrite, machine or Machine(), watcher
     )
-
-
-def monitor(
-    model: Model | str | Path,
-    data: DataLike,
-    *,
-    alpha: float = 0.05,
-    machine: Machine | None = None,
-    watcher: Watcher | None = None,
-) -> Drift:
-    """Whether images come from a domain that a model knows, and whether it should be adapted to them.
-
-    They are compared with the profiles of all domains that the model knows. Nothing is trained or written.
-
-    Args:
-        model: a model, or its folder.
-        data: the images, of one place and time. Labels are not read.
-        alpha: the rate of false alarms that is accepted: below this p-value a difference counts as drift.
-        machine: device, threads, cache.
-        watcher: is told what happens.
-
-    Raises:
-        CosdaError: wrong input, or a model without a profile.
-
-    Example:
-        >>> cosda.monitor("adapted-model", "photos/today").adapt
-        False
-    """
-    if not LEAST_ALPHA <= alpha <= 0.5:
-        raise CosdaError(f"alpha is {alpha:g}; it must lie between {LEAST_ALPHA:g} and 0.5, and 0.05 is usual.")
-    model = _model(model)
-    images = load_domain(data, labels=False)
-    images = replace(images, test=everything(len(images)))
-    name = str(data) if isinstance(data, str | PathLike) else images.name
-    with _opened(model, model.network, images, machine or Machine(), watcher) as (loader, packed):
-        return replace(watch(model.network, loader, name, alpha), skipped=dict(packed.skipped))
 
 
 @contextmanager

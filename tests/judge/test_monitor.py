@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from cosda.data.domain import everything
 from cosda.data.loader import Loader
@@ -14,6 +15,7 @@ from cosda.errors import CosdaError
 from cosda.judge.monitor import watch
 from cosda.models.experts import DomainBank, Expert
 from cosda.models.network import Network
+from cosda.models.profile import PLACES
 from cosda.models.router import Gauge
 from cosda.preprocessing import FEATURE_VECTORS
 from cosda.run.profile import Look
@@ -71,6 +73,17 @@ def test_of_a_profile_of_training_images_only_early_layers_are_compared() -> Non
     assert found.adapt is True
     assert found.places["early"] == found.p_value
     assert found.places["features"] is found.places["predictions"] is None
+
+
+def test_features_that_were_learnt_from_the_images_are_not_compared_with_them() -> None:
+    """A network without normalisation layers has no early layers: its routing statistics are its features."""
+    network = tiny_network("plain").eval()
+    network.encoder = nn.Sequential(*(layer for layer in network.encoder if not isinstance(layer, nn.GroupNorm)))  # type: ignore[union-attr]
+    look, gauge = Look("home", False, loader(0)), Gauge(network.encoder)
+    assert look.profile(gauge, network).groups == {}
+    assert set(look.groups(network, gauge)) == set(PLACES)
+    frozen = Look("home", True, loader(0, kind="features"))
+    assert set(frozen.profile(Gauge(nn.Identity(), late=True), tiny_network("features")).groups) == {"early"}
 
 
 def test_nothing_is_said_of_few_images() -> None:

@@ -45,17 +45,26 @@ class Look:
     ) -> DomainProfile:
         """Its profile beside those of other domains, with what a network says of it.
 
-        A ``stranger``, a network that was not trained on these images, tells what to compare later ones with.
+        A ``stranger``, a network that was not trained on these images, tells what to compare later ones with. Without
+        one that are the early layers alone.
         """
         made = new_profile(self.name, self.statistics(gauge), others, gauge.late)
         profile = replace(made, full=gauge.full).told(predict(told(network, self.name), self.images))
-        return profile if stranger is None else replace(profile, groups={**profile.groups, **self.groups(stranger)})
+        if stranger is not None:
+            return replace(profile, groups={**profile.groups, **self.groups(stranger, gauge)})
+        return replace(profile, groups={}) if self._learnt(gauge) else profile
 
-    def groups(self, stranger: Network) -> dict[str, Tensor]:
-        """What a network that was not trained on these images makes of groups of them, in its later layers."""
-        network = stranger.with_encoder(nn.Identity()) if self.frozen else stranger
-        later = later_places(network, sample(self.images, GROUPS * FEWEST))
-        return {place: group_means(values) for place, values in later.items()}
+    def groups(self, stranger: Network, gauge: Gauge) -> dict[str, Tensor]:
+        """What a network that was not trained on these images makes of groups of them."""
+        some = replace(self, images=sample(self.images, GROUPS * FEWEST))
+        seen = later_places(stranger.with_encoder(nn.Identity()) if self.frozen else stranger, some.images)
+        if self._learnt(gauge):
+            seen["early"] = some.statistics(gauge)
+        return {place: group_means(values) for place, values in seen.items()}
+
+    def _learnt(self, gauge: Gauge) -> bool:
+        """Whether there are no early layers: the routing statistics are features of an encoder that was trained."""
+        return not (gauge.sites or self.frozen) and bool(gauge.encoder.state_dict())
 
     def image(self) -> Tensor:
         """The first one."""

@@ -123,11 +123,12 @@ class _Source:
         network = self.prepared.network
         if len(look) < FEWEST:
             return None
-        profile, own = look.profile(Gauge(network.encoder, look.frozen), network), network.for_domain(self.domain.name)
+        gauge, own = Gauge(network.encoder, look.frozen), network.for_domain(self.domain.name)
+        profile = look.profile(gauge, network)
         # Images that the model was not trained on where there are any: held-out ones, or the test split.
         apart = np.setdiff1d(self.domain.test, self.trained)
         unseen = next((some for some in (self.held_out, apart) if len(some) >= FEWEST), None)
-        groups = {} if unseen is None else replace(look, images=self._loader(unseen)).groups(own)
+        groups = {} if unseen is None else replace(look, images=self._loader(unseen)).groups(own, gauge)
         return replace(
             profile,
             groups={**profile.groups, **groups},
