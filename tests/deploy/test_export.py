@@ -341,6 +341,13 @@ def test_a_model_with_masks_must_be_told(tmp_path: Path) -> None:
         cosda.export(model_of(masked()), tmp_path / "model.pt")
 
 
+def test_a_model_that_is_a_file_already_is_not_made_into_another(tmp_path: Path) -> None:
+    model = MODELS["network"]()
+    model.architecture = replace(model.architecture, encoder="onnx")
+    with pytest.raises(CosdaError, match=r"Deploy its file, graph\.onnx"):
+        cosda.export(model, tmp_path / "model.pt")
+
+
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_format, "find_spec", lambda name: None if name == "onnxscript" else name)
     with pytest.raises(CosdaError, match=r"needs onnxscript: pip install 'cosda\[onnx\]'"):

@@ -14,13 +14,16 @@ import select
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-SECONDS = 20.0
+HANG = 120.0  # seconds without an answer
+
+SECONDS = 20.0  # that a command may compute; a busy machine may take longer for them
 MEMORY = 2 * 2**30
 
 
@@ -33,6 +36,7 @@ class Outcome:
     out: str
     err: str
     memory: int
+    seconds: float
     fault: str
 
     def check(self, codes: Sequence[int] = (0, 2, 3)) -> Outcome:
@@ -41,6 +45,7 @@ class Outcome:
         assert not self.fault, told
         assert self.code in codes, told
         assert "Traceback" not in self.err, told
+        assert self.seconds < SECONDS, f"{self.seconds:.0f} s: {told}"
         assert self.memory < MEMORY, f"{self.memory / 2**20:.0f} MiB: {told}"
         assert self.code != 2 or "doctor" in self.words or self.err.strip(), told
         return self
@@ -60,13 +65,13 @@ class Server:
         assert process.stdout is not None
         process.stdin.write(json.dumps(texts) + "\n")
         process.stdin.flush()
-        if not select.select([process.stdout], [], [], SECONDS)[0]:
+        if not select.select([process.stdout], [], [], HANG)[0]:
             self.close()
-            return Outcome(texts, -1, "", "", 0, f"it took longer than {SECONDS:.0f} s")
+            return Outcome(texts, -1, "", "", 0, 0.0, "it hangs")
         answer = process.stdout.readline()
         if not answer:
             self.close()
-            return Outcome(texts, -1, "", "", 0, f"it was killed (code {process.poll()})")
+            return Outcome(texts, -1, "", "", 0, 0.0, f"it was killed (code {process.poll()})")
         return Outcome(texts, **json.loads(answer))
 
     def _start(self) -> subprocess.Popen[str]:
@@ -105,6 +110,7 @@ def serve(answers: IO[str]) -> None:
 
 def _do(words: list[str], main: object) -> dict[str, object]:
     Path("/proc/self/clear_refs").write_text("5")  # forget the most memory so far
+    began = time.process_time()
     out, err, fault, code = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO(), "", 0
     sys.argv = ["cosda", *words]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -116,7 +122,8 @@ def _do(words: list[str], main: object) -> dict[str, object]:
             fault = traceback.format_exc()
     out.flush()
     printed = out.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
-    return {"code": code, "out": printed, "err": err.getvalue(), "memory": _peak(), "fault": fault}
+    spent = {"memory": _peak(), "seconds": time.process_time() - began}
+    return {"code": code, "out": printed, "err": err.getvalue(), "fault": fault, **spent}
 
 
 def _status(key: str) -> int:

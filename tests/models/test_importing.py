@@ -96,6 +96,9 @@ def test_a_function_builds_it_and_its_name_is_remembered(code, trained, weights,
     assert (step["step"], step["network"], step["weights"]) == ("import", f"{code}:make", "trained.pth")
     described = json.loads((model.save(tmp_path / "model") / "model.json").read_text())
     assert described["architecture"]["build"] == f"{code}:make"
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"encoder built by `{code}:make`" in card
+    assert f'cosda.load("this-folder", build="{code}:make")' in card
     again = load(tmp_path / "model", build=f"{code}:make")
     assert same_weights(again.network, model.network)
     assert again.architecture == model.architecture
@@ -292,6 +295,7 @@ def test_a_classifier_of_timm_opens_without_help(timm, tmp_path) -> None:
     batch = torch.randn(2, 3, model.preprocessing.size, model.preprocessing.size)
     torch.testing.assert_close(again.network(batch).logits, theirs(batch))
     assert again.architecture.builder == "timm/test_resnet"
+    assert 'cosda.load("this-folder")' in (tmp_path / "model" / "README.md").read_text()
     with pytest.raises(CosdaError, match=r"of another shape: fc.weight is \(3, "):
         import_model("timm/test_resnet", tmp_path / "trained.pth", classes=["a", "b"])
 

@@ -137,6 +137,8 @@ def test_a_graph_cannot_be_trained(kind, tmp_path) -> None:
             cosda.adapt(model, tiny_domain("site", 30), "aad", **options)
     with pytest.raises(CosdaError, match=f"Deploy its file, graph.{kind}"):
         model.module()
+    with pytest.raises(CosdaError, match=f"needs no export. Deploy its file, graph.{kind}"):
+        cosda.export(model, tmp_path / "out.onnx")
 
 
 def test_two_graphs_are_two_networks(tmp_path) -> None:

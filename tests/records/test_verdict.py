@@ -39,7 +39,7 @@ VERDICT = Verdict(
     evidence={"distance": 1.5},
     check=Checked(Counted(3, 4, 0.2, 0.99), Counted(2, 4, 0.1, 0.9), 0, 1, 1.0),
 )
-IMAGE = JudgedImage("x.png", "changed", "a", 0.5, "b", 0.9, "0.jpg")
+IMAGE = JudgedImage("x.png", "a", 0.5, "b", 0.9, why="changed", thumbnail="0.jpg")
 
 
 def write(run: Path, name: str, value: Any) -> None:

@@ -345,8 +345,8 @@ STOPPED = replace(
     evidence={},
 )
 LOOKED_AT = (
-    JudgedImage("new/a.png", "changed", "0", 0.41, SCRIPT, 0.82, "0.jpg"),
-    JudgedImage("new/b.png", "unsure", "1", 0.5, "1", 0.34, None),
+    JudgedImage("new/a.png", "0", 0.41, SCRIPT, 0.82, why="changed", thumbnail="0.jpg"),
+    JudgedImage("new/b.png", "1", 0.5, "1", 0.34, why="unsure", thumbnail=None),
 )
 PICTURE = b"\xff\xd8\xff\xe0 a thumbnail"
 EARLIER = [

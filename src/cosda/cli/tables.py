@@ -132,11 +132,12 @@ def print_source(run: Run, domain: str, model: Path) -> None:
 
 def print_imported(contents: Contents) -> None:
     """What was made of a model from elsewhere, and what to do with it."""
+    from cosda.models.builders import function_for
     from cosda.models.opaque import is_graph
 
     model, opaque = contents.path, is_graph(contents.architecture)
-    named = contents.architecture.builder or ""
-    build = f" --build {named}" if ":" in named and "/" not in named else ""
+    function = function_for(contents.architecture)
+    build = f" --build {function}" if function else ""
     for line in _network_lines(contents):
         _console().print(line, markup=False)
     print(f"model written to {model}; it gives finite logits for two images of noise")

@@ -7,9 +7,9 @@
     <cache>/locks/<name>.lock          held while an entry is made
 
 An entry is opened in three steps: ``entry.json`` must be whole and belong to the folder's name; the files must have
-their lengths; their bytes must have their hashes. The last step reads everything, about a second for a gigabyte. It is
-left out while the system says that no file has been touched since it was done (``seen``). So a changed byte is noticed,
-also in a file that has got its old times back; a disk that loses bits by itself is noticed by `survey` alone.
+their lengths; their bytes must have their hashes. The last step reads everything, some two seconds for a gigabyte. It
+is left out while the system says that no file has been touched since it was done (``seen``). So a changed byte is
+noticed, also in a file that has got its old times back; a disk that loses bits by itself is noticed by `survey` alone.
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ def export(
     watcher: Watcher | None,
 ) -> Exported:
     """`cosda.export`."""
+    model.check_module()
     network = model.network.for_domain(domain)
     if experts not in EXPERTS:
         raise CosdaError(f"--experts is {' or '.join(EXPERTS)}, not '{experts}'.")

@@ -53,7 +53,7 @@ def images_for_trial(model: Model, data: DataLike | None, machine: Machine, watc
         if data is None:
             yield _own_images() if model.preprocessing.of_images else _own_vectors(model)
             return
-        domain = load_domain(data, labels=False)
+        domain = load_domain(data, labels=False, follow_links=machine.follow_links)
         domain = replace(domain, test=everything(len(domain)))
         if (domain.kind == "images") != model.preprocessing.of_images:
             wanted = "images" if model.preprocessing.of_images else "feature vectors"

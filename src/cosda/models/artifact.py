@@ -48,6 +48,7 @@ from cosda.models.network import Network
 from cosda.models.opaque import Graph, is_graph, open_network
 from cosda.models.profile import DomainProfile
 from cosda.models.split import join, split
+from cosda.records.verdict import UNREADABLE
 
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
@@ -202,15 +203,19 @@ class Model:
             >>> adapted = cosda.adapt(cosda.wrap(mine, classes), "photos").model
             >>> mine.load_state_dict(adapted.module().state_dict())
         """
-        if is_graph(self.architecture):
-            raise CosdaError(
-                f"the network is a graph, which is no torch.nn.Module. Deploy its file, "
-                f"{graph_file(self.architecture.encoder)} in the model folder."
-            )
+        self.check_module()
         network = self.network.for_domain(domain)
         if self.architecture.classifier is None or network.base is not network:
             return network.plain().eval()
         return join(network, self.architecture.classifier).eval()
+
+    def check_module(self) -> None:
+        """An error where the network is no module that could be exported: it is the graph in a file already."""
+        if is_graph(self.architecture):
+            raise CosdaError(
+                "the network is a graph, which is no torch.nn.Module and needs no export. Deploy its file, "
+                f"{graph_file(self.architecture.encoder)} in the model folder."
+            )
 
     def _weights(self) -> dict[str, bytes]:
         """The content of each weights file."""
@@ -402,7 +407,7 @@ def damage_explained(path: Path) -> Iterator[None]:
     """Say of a description that is not as it was written that it is damaged."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
 
 

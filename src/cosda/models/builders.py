@@ -16,7 +16,7 @@ from typing import Any
 from torch import nn
 
 from cosda.errors import CosdaError
-from cosda.models.architecture import Architecture
+from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.encoders.weights import first_line
 from cosda.models.libraries import find_library
 
@@ -44,6 +44,14 @@ def build_again(architecture: Architecture, build: Builder | str | None) -> tupl
         "cosda.load(path, build=function), where the function returns such a model, trained or not; on the command "
         "line --build MODULE:FUNCTION."
     )
+
+
+def function_for(architecture: Architecture) -> str | None:
+    """What `--build` must name for a network: MODULE:FUNCTION where that is not known, None where nothing is needed."""
+    known = architecture.builder
+    if architecture.encoder != WRAPPED or (known is not None and find_library(known) is not None):
+        return None
+    return known or "MODULE:FUNCTION"
 
 
 def built(build: Builder | str) -> nn.Module:

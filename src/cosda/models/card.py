@@ -10,9 +10,13 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from cosda.errors import CosdaError
 from cosda.markdown import code, plain, table
+from cosda.models.architecture import WRAPPED
+from cosda.models.builders import function_for
 from cosda.models.experts import SOURCE, DomainBank
 from cosda.records.lineage import Step, read_lineage
+from cosda.records.verdict import UNREADABLE
 
 if TYPE_CHECKING:
     from cosda.models.artifact import Model
@@ -22,8 +26,15 @@ EMPTY = "–"
 
 
 def card(model: Model) -> str:
-    """The card as Markdown."""
-    steps = read_lineage(model.lineage)
+    """The card as Markdown.
+
+    Raises:
+        CosdaError: the model's lineage is not as cosda writes it.
+    """
+    try:
+        steps = read_lineage(model.lineage)
+    except UNREADABLE as error:
+        raise CosdaError(f"the model's lineage cannot be read: {error!r}.") from None
     parts = [
         _front_matter(model),
         [f"# A classifier of {len(model.classes)} classes"],
@@ -50,8 +61,10 @@ def _front_matter(model: Model) -> Iterator[str]:
 def _what_it_is(model: Model) -> Iterator[str]:
     more = f" and {len(model.classes) - LISTED} more in `model.json`" if len(model.classes) > LISTED else ""
     yield f"* **Classes**: {', '.join(map(plain, model.classes[:LISTED]))}{more}."
+    shape = model.architecture
     weights = sum(parameter.numel() for parameter in model.network.base.parameters())
-    encoder = "of its owner's code" if model.architecture.encoder == "wrapped" else code(model.architecture.encoder)
+    own = f"built by {code(shape.builder)}" if shape.builder else "of its owner's code"
+    encoder = own if shape.encoder == WRAPPED else code(shape.encoder)
     yield f"* **Network**: encoder {encoder}, {weights:,} weights."
     seen = model.preprocessing
     if seen.of_images:
@@ -131,7 +144,8 @@ def _limits(model: Model, steps: Iterable[Step]) -> Iterator[str]:
 
 def _use(model: Model) -> Iterator[str]:
     """Five lines of Python, and the line for the shell."""
-    build = ', build="MODULE:FUNCTION"' if model.architecture.encoder == "wrapped" else ""
+    function = function_for(model.architecture)
+    build = f', build="{function}"' if function else ""
     known = f", domain={json.dumps(model.architecture.domains[-1])}" if model.network.needs_domain else ""
     data = "photos" if model.preprocessing.of_images else "features.npz"
     yield from (
@@ -146,7 +160,7 @@ def _use(model: Model) -> Iterator[str]:
         "From the shell:",
         "",
         f"    cosda predict this-folder {data} --output classes.csv"
-        + (" --build MODULE:FUNCTION" if build else "")
+        + (f" --build {function}" if function else "")
         + (" --domain DOMAIN" if known else ""),
     )
     if build:

@@ -26,7 +26,8 @@ def history(path: str | Path) -> tuple[Step, ...]:
     """
     path = Path(path).expanduser().resolve()
     lineage = _lineage(path)
-    steps = read_lineage(lineage)
+    with damage_explained(path):
+        steps = read_lineage(lineage)
     places = [None if step.began is None else Path(step.began) for step in steps[1:]]
     return tuple(
         _looked_for(step, place, path.parent, lineage[: number + 1])

@@ -11,6 +11,7 @@
       verdict/           of an adaptation without labels: whether it helped (`records/verdict.py`)
       confusion/         who is taken for whom, before the first stage and after the last
       tensorboard/       and wandb/, wandb.json: what optional writers made of the records
+      verdict/           of an adaptation: whether it helped (`cosda.records.verdict`)
       failed.json        why `cosda bench` could not finish it, until it is tried again
       done.json          written last
 

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cosda.errors import CosdaError
 from cosda.records.verdict import WORDS, Estimate
 
 
@@ -50,12 +49,9 @@ def read_lineage(entries: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
     """The steps of a lineage; where their models lie is not looked at.
 
     Raises:
-        CosdaError: it is not as cosda writes it.
+        One of `UNREADABLE`: it is not as cosda writes it.
     """
-    try:
-        return tuple(_step(entry) for entry in entries)
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise CosdaError(f"the model's lineage cannot be read: {error!r}.") from None
+    return tuple(_step(entry) for entry in entries)
 
 
 def _step(entry: Mapping[str, Any]) -> Step:

@@ -175,7 +175,7 @@ def test_an_adaptation_changes_nothing_in_the_sections_of_others(
 @pytest.mark.parametrize("format", ["html", "md", "tex"])
 def test_names_that_try_to_break_out(tmp_path: Path, format: str) -> None:
     evil = f"{SCRIPT}|`*\n](x)"
-    images = [JudgedImage(evil, "changed", evil, 0.5, evil, 0.5, None)]
+    images = [JudgedImage(evil, evil, 0.5, evil, 0.5, why="changed", thumbnail=None)]
     verdict: Verdict = replace(ACCEPTED, reasons=(evil,), domain=evil, agreement={evil: 0.5, SCRIPT: 1.0})
     write_adaptation(tmp_path / "run", verdict, images)
     text = render_report(find_runs([tmp_path]), format)

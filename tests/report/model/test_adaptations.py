@@ -58,7 +58,7 @@ def test_steps_of_models_from_elsewhere(tmp_path: Path) -> None:
         ("ResNet", "wrapped"),
         ("office", "profile made"),
         ("attic", "taken out"),
-        ("a model", ""),
+        ("–", ""),
     ]
 
 

@@ -13,6 +13,7 @@ import io
 import json
 import logging
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +39,7 @@ OPERATORS = re.compile(
 )
 READS_FILES = "torch.ops.aten.from_file"
 SIZES = re.compile(  # formulas of sizes, such as Add(Symbol('s31', positive=True, integer=True), Integer(1))
-    r"(Symbol\('[a-z]+\d+'|Integer|Add|Mul|Pow|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|Max|Min|[a-z]+\d+"
+    r"(Symbol\('[a-z]+\d+'|Integer|Add|Mul|Pow|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|Max|Min|[a-z]++\d++"
     r"|(positive|nonnegative|integer)=True|[\s\d+\-*/(),<>])*"
 )
 PLAIN = re.compile(r"[\w.+:\-]*")  # names; nothing that could be called, wherever torch writes them into a program
@@ -83,9 +84,9 @@ class Opened:
         """What computes one of the graph's tensors; its weights are shared."""
         if tensor is None:
             return _Runner(self.made)
-        graph = copy.deepcopy(self.made.graph)
+        with _quiet():
+            graph = copy.deepcopy(self.made.graph)
         _end(graph).args = ((next(node for node in graph.nodes if node.name == tensor),),)
-        graph.eliminate_dead_code()
         return _Runner(torch.fx.GraphModule(self.made, graph))
 
 
@@ -142,11 +143,13 @@ def _open(content: bytes) -> torch.fx.GraphModule:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Within the block torch.export does not tell what it falls back on."""
+    """Within the block torch does not tell what it falls back on, and what of itself is deprecated."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logging.disable(before)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 from cosda.errors import CosdaError
-from cosda.files import write_atomically
+from cosda.files import csv_text, write_atomically
 from cosda.report.diff.changes import Diff
 from cosda.report.formats.layout import TextTable
 from cosda.report.formats.shown import Shown, data_address
@@ -54,14 +52,12 @@ def write_diff(diff: Diff, path: str | Path, most: int = 200) -> None:
 
 def as_csv(diff: Diff) -> str:
     """A line for each image whose class changes, and for each that cannot be read, with the reason."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADER)
-    for one in diff.changed:
-        before, after = f"{one.before_probability:.6f}", f"{one.after_probability:.6f}"
-        writer.writerow((one.image, one.before, before, one.after, after, ""))
-    writer.writerows((name, "", "", "", "", reason) for name, reason in diff.skipped.items())
-    return text.getvalue()
+    changed = [
+        (one.image, one.before, f"{one.before_probability:.6f}", one.after, f"{one.after_probability:.6f}", "")
+        for one in diff.changed
+    ]
+    skipped = [(name, "", "", "", "", reason) for name, reason in diff.skipped.items()]
+    return csv_text([HEADER, *changed, *skipped])
 
 
 def as_page(diff: Diff, most: int) -> str:

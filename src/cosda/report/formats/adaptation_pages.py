@@ -30,6 +30,7 @@ from cosda.report.tables.contents import JudgedRun
 from cosda.validators import VALIDATORS
 
 LARGEST = 200_000  # bytes of an image that a page carries; a thumbnail has a few thousand
+PICTURES = (b"\xff\xd8", b"\x89PNG")  # how a JPEG and a PNG file begin
 MOST_KNOWN = 3  # domains that a tile names
 
 
@@ -188,4 +189,4 @@ def _picture(run: Run, thumbnail: str | None) -> str | None:
         content = (run.path / FOLDER / thumbnail).read_bytes()
     except (OSError, ValueError):
         return None
-    return data_address(content) if len(content) <= LARGEST else None
+    return data_address(content) if len(content) <= LARGEST and content.startswith(PICTURES) else None

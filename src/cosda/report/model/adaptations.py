@@ -102,6 +102,8 @@ def _lineage(run: Run, verdict: Verdict | None) -> tuple[Step, ...]:
                 steps = [*map(_step, read_lineage(json.loads(path.read_bytes())["lineage"]))]
                 date = steps.pop().date if stage else ""
                 return (*steps, _this_step(run, verdict, date))
+        except CosdaError as error:
+            raise CosdaError(f"{path} is damaged: {error}") from None
         except (*DAMAGED, OSError) as error:
             raise CosdaError(f"{path} is damaged: {error!r}.") from None
     return ()
@@ -116,4 +118,5 @@ def _step(step: Recorded) -> Step:
     """A step as a reader of the report sees it."""
     name = step.domain or step.method or step.step
     how = step.made_by or "adapted" if step.step == "adapt" else STEPS.get(step.step, step.step)
+    how = "" if how == name else how
     return Step(name, how, step.date or "", step.verdict or "")
