@@ -3,9 +3,9 @@
     python studies/monitor.py out/studies/monitor                         # the embedded digits; some minutes
     python studies/monitor.py out/studies/monitor OFFICE31 --into docs/monitor.md
 
-A source model is trained on a part of each domain. Of the images that it has not seen new ones are drawn at random,
-again and again, and the rest makes the profile. With new images of the same domain an alarm is a false one; with as
-many images of another domain it is right.
+A source model is trained on one half of each domain. The other half, which it has not seen, is halved at random again
+and again: one part makes the profile, of the other come new images. With those of the same domain an alarm is a false
+one; with as many images of another domain it is right.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from cosda.run.profile import later_places, routing_statistics
 from cosda.run.source import split_off
 
 ALPHA = 0.05
-DRAWS = 250  # of each domain, for false alarms
+HALVINGS = 100  # of each domain, for false alarms
 SHIFTED = 40  # of these are compared with other domains too
+HOLDOUT = 0.5
 CPU = torch.device("cpu")
 
 
@@ -55,8 +56,8 @@ class Family:
         return tuple(self.trained)
 
 
-def family(name: str, benchmark: Benchmark, out: Path, holdout: float, late: bool | None, **options: Any) -> Family:
-    """Train the models without a share of their domain, and look at all images with each of them.
+def family(name: str, benchmark: Benchmark, out: Path, late: bool | None, **options: Any) -> Family:
+    """Train the models, and look at all images with each of them.
 
     ``late`` is None where whole networks are trained. Otherwise the encoder is frozen: it says whether early layers or
     features are the routing statistics.
@@ -66,9 +67,9 @@ def family(name: str, benchmark: Benchmark, out: Path, holdout: float, late: boo
     trained, unseen = {}, {}
     machine = cosda.Machine(threads=1, cache=out / "cache")
     for source in benchmark.domains:
-        settings = {"source.holdout": holdout}
+        settings = {"source.holdout": HOLDOUT}
         model = cosda.train_source(benchmark, source, out=out, settings=settings, machine=machine, **options).model
-        trained[source], _ = split_off(benchmark[source].train, holdout, 0)
+        trained[source], _ = split_off(benchmark[source].train, HOLDOUT, 0)
         unseen[source] = np.setdiff1d(everything(len(benchmark[source])), trained[source])
         for domain in benchmark:
             images = readable(domain, model.preprocessing.size, machine, cosda.Watcher()).domain
@@ -120,18 +121,19 @@ class Test:
         return bool(self.places) and corrected(dict(self.places)) <= ALPHA
 
 
-def draws(models: Family, images: int, known: str) -> Iterator[Test]:
-    """All draws of all domains, and so many new images of every domain for each."""
+def halvings(models: Family, images: int, known: str) -> Iterator[Test]:
+    """All halvings of all domains, and so many new images of every domain for each."""
     for source in models.domains:
-        for number in range(DRAWS):
+        for number in range(HALVINGS):
             rng = np.random.default_rng([number, images])
             order = rng.permutation(models.unseen[source])
-            made_of = order[images:] if known == "unseen" else models.trained[source]
+            first, second = order[: len(order) // 2], order[len(order) // 2 :]
+            made_of = first if known == "unseen" else models.trained[source]
             profile = profile_of(rows_of(models.seen[source, source], made_of))
             for domain in models.domains if number < SHIFTED else (source,):
-                count = len(models.seen[source, domain]["early"])
-                chosen = (order if domain == source else rng.permutation(count))[:images]
-                yield Test(source, domain, compare(profile, rows_of(models.seen[source, domain], chosen), ALPHA))
+                others = second if domain == source else everything(len(models.seen[source, domain]["early"]))
+                new = rows_of(models.seen[source, domain], rng.permutation(others)[:images])
+                yield Test(source, domain, compare(profile, new, ALPHA))
 
 
 def rate(found: Sequence[bool]) -> str:
@@ -172,20 +174,20 @@ def tables(models: Sequence[Family]) -> dict[str, str]:
     main = [["data", "new images", "false alarms", "shifts found", "worst pair"]]
     places = [["data", "profile made of", "", *PLACES]]
     for each in models:
-        few, done = (list(draws(each, count, "unseen")) for count in (40, 100))
+        few, done = (list(halvings(each, count, "unseen")) for count in (40, 100))
         main += [shown(each.name, 40, few), shown(each.name, 100, done)]
         places += by_place(each.name, "images that the model has not seen", done)
-        places += by_place(each.name, "its training images", list(draws(each, 100, "trained")))
+        places += by_place(each.name, "its training images", list(halvings(each, 100, "trained")))
     return {"monitor": markdown(main), "places": markdown(places)}
 
 
 def main(out: Path, office: Path | None, into: Path | None) -> None:
     """All families, and both tables."""
-    models = [family("digits", cosda.load_benchmark("digits"), out, 0.5, late=None)]
+    models = [family("digits", cosda.load_benchmark("digits"), out, late=None)]
     if office is not None:
         benchmark, options = cosda.load_benchmark(office), {"encoder": "lite0", "freeze_encoder": True}
-        models.append(family("Office-31, features of lite0", benchmark, out, 0.75, late=True, **options))
-        models.append(family("Office-31, early layers of lite0", benchmark, out, 0.75, late=False, **options))
+        models.append(family("Office-31, frozen features of lite0", benchmark, out, late=True, **options))
+        models.append(family("Office-31, images, lite0", benchmark, out, late=False, **options))
     made = tables(models)
     if into is None:
         print("\n\n".join(made.values()))

@@ -31,13 +31,13 @@ def made_up(shift: float, seed: int) -> dict[str, Tensor]:
 
 
 def test_the_tables_tell_false_alarms_and_shifts(study, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "DRAWS", 10)
+    monkeypatch.setattr(study, "HALVINGS", 10)
     monkeypatch.setattr(study, "SHIFTED", 6)
     shifts = {"one": 0.0, "two": 2.0}
     seen = {(a, b): made_up(shift, number) for a in shifts for number, (b, shift) in enumerate(shifts.items())}
     parts = [dict.fromkeys(shifts, half) for half in np.split(np.arange(400), 2)]
     family = study.Family("made up", seen, *parts)
-    few, many = (study.shown("made up", count, list(study.draws(family, count, "unseen"))) for count in (20, 100))
+    few, many = (study.shown("made up", count, list(study.halvings(family, count, "unseen"))) for count in (20, 100))
     assert few == ["made up", "20", "0.0 (20)", "0.0 (12)", "one → two 0"]  # a single group cannot tell
     assert many[3:] == ["100.0 (12)", ""]
     assert float(many[2].split()[0]) <= 20
