@@ -17,6 +17,7 @@ from cosda.files import (
     check_file,
     check_folder,
     csv_text,
+    own_name,
     read_regular,
     safe_name,
     write_atomically,
@@ -101,12 +102,17 @@ def test_a_folder_comes_back_if_the_new_one_cannot_take_its_place(tmp_path, monk
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path):
-    left = tmp_path / f".folder.{os.getpid()}.tmp"
-    left.mkdir()
-    (left / "half").write_text("")
+def test_what_killed_processes_left_goes_and_what_others_are_writing_stays(tmp_path):
+    begin = own_name(".folder.").removesuffix(str(os.getpid()))
+    for number in (os.getpid(), 2**22 + 1):  # more than Linux ever gives
+        left = tmp_path / f"{begin}{number}.tmp"
+        left.mkdir()
+        (left / "half").write_text("")
+    alive = tmp_path / f"{begin}{os.getppid()}.tmp"
+    alive.mkdir()
     write_atomically(tmp_path / "folder", fill("whole"))
     assert os.listdir(tmp_path / "folder") == ["inner"]
+    assert sorted(os.listdir(tmp_path)) == sorted([alive.name, "folder"])
 
 
 # --- what a system refuses ------------------------------------------------------------------------------------------

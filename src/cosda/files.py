@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import ctypes
 import errno
+import glob
 import hashlib
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import stat
@@ -186,9 +188,9 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], o
     with writing(given):
         if path.is_symlink():
             path = path.resolve()
-        new, old = (path.with_name(f".{path.name}.{os.getpid()}.{suffix}") for suffix in ("tmp", "old"))
+        new, old = (path.with_name(own_name(f".{path.name}.", f".{suffix}")) for suffix in ("tmp", "old"))
         make_folder(path.parent)
-        _remove(new)  # of a killed process that had the same number
+        sweep(path.parent, f".{path.name}.", ".tmp")
         try:
             if callable(content):
                 content(new)
@@ -202,6 +204,35 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], o
             with suppress(OSError):  # where a drive is gone, the reason matters more than what is left there
                 _remove(new)
     return given
+
+
+def own_name(begin: str, end: str = "") -> str:
+    """The name of a file that belongs to this process of this machine."""
+    return f"{begin}{digest(platform.node())}-{os.getpid()}{end}"
+
+
+def sweep(folder: Path, begin: str, end: str = "") -> None:
+    """Remove what has an `own_name` of this machine's processes that are dead, or of this one."""
+    begin = own_name(begin).removesuffix(str(os.getpid()))
+    for left in folder.glob(f"{glob.escape(begin)}*{glob.escape(end)}"):
+        number = left.name[len(begin) : len(left.name) - len(end)]
+        if number.isdecimal() and not _is_alive(int(number)):
+            _remove(left)
+
+
+def _is_alive(process: int) -> bool:
+    """Whether there is another process of this number; where nobody can tell, there is."""
+    if process == os.getpid():
+        return False
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
 
 
 def make_folder(path: Path) -> None:
