@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+SMALL = ("--epochs", "1", "--set", "network.bottleneck=8", "--quiet")  # a command that takes little
 HANG = 300.0  # seconds without an answer
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -57,7 +58,7 @@ class Ended:
         assert self.code in codes, told
         assert "Traceback" not in self.err, told
         lines = [line for line in self.err.splitlines() if not line.startswith("{")]
-        assert self.code != 2 or len(lines) == 1, told
+        assert self.code != 2 or len(lines) == (0 if "doctor" in self.words else 1), told
         return self
 
 

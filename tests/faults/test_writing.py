@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import CASES
-from events import Ended, Events, Fate
-from PIL import Image
+from events import SMALL, Ended, Events, Fate
 
-from benches import results, write_vectors
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="which file a number stands for is read from /proc")
-
-SMALL = ("--epochs", "1", "--set", "network.bottleneck=8", "--quiet")
+from benches import results
 
 
 @dataclass
@@ -71,35 +65,6 @@ def replaced(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name: content for name, content in files.items() if name.startswith("adapted/")}
 
 
-def write_images(folder: Path) -> None:
-    """Images of three classes."""
-    rng = np.random.default_rng(0)
-    for number in range(24):
-        (folder / "abc"[number % 3]).mkdir(parents=True, exist_ok=True)
-        pixels = np.clip(rng.normal(0, 30, (16, 16, 3)) + 120 * np.eye(3)[number % 3] + 60, 0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / "abc"[number % 3] / f"{number}.png")
-
-
-@pytest.fixture(scope="module")
-def events() -> Iterator[Events]:
-    process = Events()
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def made(events: Events, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of images, and data."""
-    root = tmp_path_factory.mktemp("made")
-    write_vectors(root / "vectors.npz")
-    write_images(root / "photos" / "one")
-    write_images(root / "photos" / "two")
-    words = ("source", root / "photos", "--domain", "one", "--model", root / "model", "--out", root / "runs")
-    network = ("--encoder", "small", "--size", "16", "--cache", root / "cache", *SMALL)
-    events.run(root, *words, *network).check()
-    return root
-
-
 @pytest.fixture(scope="module")
 def run(events: Events, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Case:
     """A source model, and two stages with a domain bank."""
@@ -144,7 +109,7 @@ FATES = {
 QUICK = [("run", "power"), ("run", "gone"), ("adapt", "kill"), ("adapt", "full")]
 
 
-@pytest.mark.parametrize(("command", "fate"), itertools.product(("run", "adapt"), FATES) if CASES else QUICK)
+@pytest.mark.parametrize(("command", "fate"), list(itertools.product(("run", "adapt"), FATES)) if CASES else QUICK)
 def test_at_every_event(request: pytest.FixtureRequest, command: str, fate: str) -> None:
     case: Case = request.getfixturevalue(command)
     for at in chosen(case.count, 1, len(fate)):
