@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cosda.data.archive import read_archive
 from cosda.data.domain import Domain, Index, everything
-from cosda.data.limits import WIDTH, check_classes
+from cosda.data.limits import LARGEST, WIDTH, check_classes
 from cosda.data.readers import Reading, as_texts, label_positions, listed
 from cosda.errors import CosdaError, nearest
 from cosda.files import as_text
@@ -162,6 +162,11 @@ def _images(where: str, parts: dict[str, Array], prefix: str) -> tuple[Array, Ar
             images = images.astype(np.float32)
         if not np.isfinite(images).all():
             raise CosdaError(f"{where}: {key} holds values that are not finite; remove those rows.")
+        if (reach := float(max(images.max(), -images.min()))) > LARGEST:
+            raise CosdaError(
+                f"{where}: {key} holds values up to {reach:.0e}, and {LARGEST:.0e} is the limit. Scale the features, "
+                "those of all domains alike, to about mean 0 and variance 1."
+            )
     if labels is not None and labels.shape != images.shape[:1]:
         raise CosdaError(f"{where}: {len(images)} rows but labels of shape {labels.shape}.")
     return images, None if labels is None else as_texts(labels, f"{where}, {prefix}labels")

@@ -49,6 +49,7 @@ WIDTH = Limit("COSDA_MAX_WIDTH", 100_000, "features for each image")  # a networ
 UNPACKED = Limit("COSDA_MAX_UNPACKED_MIB", 512, "MiB")  # of an .npz file's arrays; see `UNPACKED_RATIO`
 LIST = Limit("COSDA_MAX_LIST_MIB", 64, "MiB")  # of an image list or CSV file
 
+LARGEST = 1e12  # magnitude of a feature; single precision cannot add up the squares of much more
 UNPACKED_RATIO = 10  # an .npz file may be larger than its limit if it takes up at least a tenth of that on the disk
 BYTES_PER_PIXEL = 4  # an image file has at most so many for each pixel that the limit allows
 HEADER_BYTES = 10_000  # of an array; numpy's own limit

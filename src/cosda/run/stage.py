@@ -88,7 +88,7 @@ class Stage:
         except Diverged as error:
             if not self.judge.stops:
                 raise
-            self.stopped, self.diverged = str(error), True
+            self.stopped, self.diverged = str(error).removesuffix("."), True  # a reason among others
             self._save()
 
     def choose(self) -> tuple[int | None, State]:
