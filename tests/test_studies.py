@@ -48,7 +48,7 @@ def commands(script: Path, folder: Path) -> list[list[str]]:
 
 
 def test_there_are_studies() -> None:
-    assert {path.stem for path in SCRIPTS} == {"ablations", "carry", "bank", "compared", "default", "images"}
+    assert {path.stem for path in SCRIPTS} == {"ablations", "carry", "bank", "compared", "default", "images", "resnet50"}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
