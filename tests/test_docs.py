@@ -154,6 +154,8 @@ def test_the_recipes_work_together(recipes: dict[str, str], tmp_path: Path) -> N
 def test_the_table_of_recipes_names_the_places() -> None:
     rows = re.findall(r"^\| \[(.*?)\]\(#.*?\) \| (.*?) \| `(.*?): (\w+)` \|", text_of("CONTRIBUTING.md"), re.MULTILINE)
     assert len(rows) == len(REGISTRIES)
+    groups = [f"cosda.{variable.lower()}" for *_, variable in rows]
+    assert [registry.group for registry in REGISTRIES.values()] == groups
     for _, place, file, variable in rows:
         assert variable in (ROOT / "src" / "cosda" / file).read_text(encoding="utf-8")
         if place.startswith("`") and "NAME" not in place:
