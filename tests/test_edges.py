@@ -24,7 +24,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 FLOORS = (
     ("errors", "units"),
     ("registry",),
-    ("distributed", "files", "markdown", "metrics", "preprocessing", "randomness", "settings", "types", "watch"),
+    ("distributed", "files", "hub", "markdown", "metrics", "preprocessing", "randomness", "settings", "types", "watch"),
     ("losses", "validators"),
     ("records",),
     ("data", "models", "report"),
