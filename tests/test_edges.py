@@ -261,11 +261,6 @@ def test_an_unknown_name_is_an_attribute_error():
         cosda.adpat  # noqa: B018
 
 
-def test_the_version_is_that_of_the_package():
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'version = "{cosda.__version__}"' in text
-
-
 # --- Files ------------------------------------------------------------------------------------------------------------
 
 

@@ -28,9 +28,9 @@ DataLike = str | os.PathLike[str] | Mapping[str, object] | Indexable | Domain
 
 ACCEPTED = (
     "Accepted are a folder of images, an image file, a CSV file with a header, a parquet file, an image list (.txt), "
-    "an .npz file, a data set that datasets has saved, hf:ORG/NAME; a list of paths, of PIL images or of arrays; an array "
-    "or tensor of images, uint8 (N, H, W, 3), or of features, floats (N, d); a dictionary of such arrays with the keys "
-    "of an .npz file; a torch or Hugging Face Dataset with a length; a cosda.Domain."
+    "an .npz file, a data set that datasets has saved, hf:ORG/NAME; a list of paths, of PIL images or of arrays; an "
+    "array or tensor of images, uint8 (N, H, W, 3), or of features, floats (N, d); a dictionary of such arrays with "
+    "the keys of an .npz file; a torch or Hugging Face Dataset with a length; a cosda.Domain."
 )
 
 
