@@ -25,8 +25,8 @@ from cosda.bench.jobs import Job
 from cosda.bench.scheduler import Resources
 from cosda.bench.tasks import Task, make_tasks
 from cosda.config.plan import Plan
-from cosda.data.cache import content_key, pack_path, part_of
-from cosda.data.domain import Domain, Undecoded, everything
+from cosda.data.cache import content_key, pack_path
+from cosda.data.domain import Domain, Undecoded, everything, part_of
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model
 from cosda.records.run import read_run

@@ -22,6 +22,7 @@ import datetime
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from cosda import hub
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
 from cosda.files import write_atomically
@@ -185,6 +187,125 @@ class Model:
         except OSError as error:
             raise CosdaError(f"the model cannot be written to {path}: {error.strerror or error}.") from error
 
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        *,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        **push_to_hub_kwargs: Any,
+    ) -> str | None:
+        """`save` under the name and with the arguments of huggingface_hub's ``ModelHubMixin``.
+
+        A model that is there is replaced; anything else is an error. The network is touched only if you ask for it.
+
+        Args:
+            save_directory: the folder.
+            repo_id: ORG/NAME on the hub, with ``push_to_hub``; by default the name of the folder.
+            push_to_hub: upload the model as well.
+            push_to_hub_kwargs: what the method `push_to_hub` takes.
+
+        Returns:
+            The address of the commit on the hub, if there is one.
+
+        Raises:
+            CosdaError: as of `save` and `push_to_hub`.
+        """
+        path = self.save(save_directory, overwrite=True)
+        return self.push_to_hub(repo_id or path.name, **push_to_hub_kwargs) if push_to_hub else None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
+        **model_kwargs: Any,
+    ) -> Model:
+        """`load` under the name and with the arguments of huggingface_hub's ``ModelHubMixin``.
+
+        A folder is read, and no network touched. Of a repository on the hub the files of a model and no others are
+        fetched: plain tensors and JSON. Nothing is unpickled, and no code is run that it brings.
+
+        Args:
+            pretrained_model_name_or_path: a folder, or ORG/NAME of a model on the hub.
+            force_download: fetch what is there already.
+            token: of the hub, for repositories that need one; by default the one of ``hf auth login``.
+            cache_dir: where copies lie; by default the hub's own cache.
+            local_files_only: take the copy that is there, and ask nobody.
+            revision: branch, tag or commit; by default the newest of ``main``.
+            model_kwargs: ``device`` and ``build``, see `load`.
+
+        Raises:
+            CosdaError: as of `load`; or the hub has no such model, or is out of reach and there is no copy.
+
+        Example:
+            >>> model = cosda.Model.from_pretrained("org/warehouse-model", revision="v2")
+        """
+        path = Path(pretrained_model_name_or_path).expanduser()
+        if not path.is_dir():
+            path = hub.download(
+                str(pretrained_model_name_or_path),
+                "model",
+                [*sorted(FILES), CARD, _PROFILES, _EXPERTS, _GRAPHS],
+                revision=revision,
+                cache_dir=cache_dir,
+                force_download=force_download,
+                token=token,
+                local_files_only=local_files_only,
+            )
+        return load(path, **model_kwargs)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str = "Push model using huggingface_hub.",
+        private: bool | None = None,
+        token: str | None = None,
+        branch: str | None = None,
+        create_pr: bool | None = None,
+        allow_patterns: list[str] | str | None = None,
+        ignore_patterns: list[str] | str | None = None,
+        delete_patterns: list[str] | str | None = None,
+    ) -> str:
+        """Upload the model to the hub, as huggingface_hub's ``ModelHubMixin`` does; its card is the README there.
+
+        Args:
+            repo_id: ORG/NAME; the repository is made if there is none.
+            commit_message: of the commit.
+            private: whether a new repository is; by default as its owner has it.
+            token: of the hub; by default the one of ``hf auth login``.
+            branch: to push to; by default ``main``.
+            create_pr: make a pull request instead.
+            allow_patterns: only files that fit one of them.
+            ignore_patterns: no file that fits one of them.
+            delete_patterns: files of the repository that the commit deletes.
+
+        Returns:
+            The address of the commit.
+
+        Raises:
+            CosdaError: the hub cannot be reached, or refuses.
+        """
+        with tempfile.TemporaryDirectory(prefix="cosda-") as folder:
+            return hub.upload(
+                self.save(Path(folder) / "model"),
+                repo_id,
+                private=private,
+                token=token,
+                commit_message=commit_message,
+                revision=branch,
+                create_pr=create_pr,
+                allow_patterns=allow_patterns,
+                ignore_patterns=ignore_patterns,
+                delete_patterns=delete_patterns,
+            )
+
     def module(self, domain: str | None = None) -> nn.Module:
         """A copy of the network as a plain `torch.nn.Module` in evaluation mode, to deploy, trace, export or train.
 
@@ -285,7 +406,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | 
     """Open a model folder; the network is in evaluation mode.
 
     Args:
-        path: the folder, as `Model.save` wrote it.
+        path: the folder, as `Model.save` wrote it; or ``hf:ORG/NAME``, a model on the hub (`Model.from_pretrained`).
         device: where the network is to be.
         build: for a model from `wrap`, a function that returns a module of the same shape as the one that was wrapped,
             trained or not; or its name, ``"module:function"``, which the model then remembers. Only your code can build
@@ -298,6 +419,8 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | 
     Example:
         >>> model = cosda.load("adapted", build=lambda: torchvision.models.resnet50(num_classes=3))
     """
+    if (name := hub.name_of(str(path))) is not None:
+        return Model.from_pretrained(name, device=device, build=build)
     path = Path(path).expanduser()
     description = read_description(path)
     weights = _read_weights(path, description)
