@@ -18,6 +18,7 @@ from cosda.bench.local import cores_here
 from cosda.bench.scheduler import Ended, Engine, Resources, Say
 from cosda.bench.worker import Answer, Work, do_work
 from cosda.errors import CosdaError
+from cosda.files import own_name, sweep
 from cosda.units import duration
 
 if TYPE_CHECKING:  # these load torch
@@ -209,15 +210,8 @@ class RayEngine(Engine):
 
 def _new_token(out: Path) -> Path:
     """A file that this command alone has written; those of commands that were killed on this machine go."""
-    begin = f".cosda-{os.uname().nodename}-"
-    for old in out.glob(f"{begin}*"):
-        try:
-            os.kill(int(old.name.removeprefix(begin)), 0)
-        except (ValueError, ProcessLookupError):
-            old.unlink(missing_ok=True)
-        except PermissionError:  # it is alive and somebody else's
-            continue
-    token = out / f"{begin}{os.getpid()}"
+    sweep(out, ".cosda-")
+    token = out / own_name(".cosda-")
     token.touch()
     return token
 

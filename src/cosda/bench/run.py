@@ -14,6 +14,7 @@ from cosda.bench.scheduler import Resources, drive
 from cosda.bench.tasks import make_tasks
 from cosda.distributed import env
 from cosda.errors import CosdaError
+from cosda.files import check_folder, make_folder, writing
 from cosda.records.run import Run, read_run
 from cosda.run.machine import Machine
 
@@ -45,7 +46,9 @@ def run_jobs(
     tasks = make_tasks(jobs, out, machine.cache_folder)
     board = Board(tasks, onlooker)
     if board.waiting:
-        out.mkdir(parents=True, exist_ok=True)
+        check_folder(out)
+        with writing(out):
+            make_folder(out)
         with closing(engine_class.open(resources, out, machine, onlooker.note)) as engine:
             onlooker.begin(board)
             try:

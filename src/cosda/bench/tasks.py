@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ from cosda.bench.jobs import Chain, Job
 from cosda.config.plan import Plan
 from cosda.config.request import Data
 from cosda.config.resolve import resolve
+from cosda.errors import CannotWrite
 from cosda.files import write_json
 from cosda.records.timing import read_timing
 from cosda.run.source import source_path
@@ -62,7 +64,8 @@ class Task:
     def remember_failure(self, reason: str) -> None:
         """Leave the reason beside what there is of the run; it goes when the run is tried again."""
         if self.path.exists():
-            write_json(self.path / "failed.json", {"reason": reason})
+            with suppress(CannotWrite):  # perhaps that is why it failed; the others go on
+                write_json(self.path / "failed.json", {"reason": reason})
 
     def forget_failure(self) -> None:
         """The run is tried again."""

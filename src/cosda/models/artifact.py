@@ -38,13 +38,14 @@ from torch import nn
 from cosda import hub
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.files import write_atomically
+from cosda.files import check_folder, write_atomically
 from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.builders import Builder, build_again
 from cosda.models.card import card
 from cosda.models.encoders.base import Preprocessing
 from cosda.models.encoders.weights import check_layout, first_line, layout, read_metadata
 from cosda.models.experts import DomainBank, Expert, Stored
+from cosda.models.finite import check_finite
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
 from cosda.models.opaque import Graph, is_graph, open_network
@@ -159,6 +160,7 @@ class Model:
         if not collectives.is_main():
             return path
         check_free(path, overwrite)
+        check_finite(self.network, "the model")
         weights, readme = self._weights(), card(self).encode("utf-8", "replace")
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in (*weights.items(), (CARD, readme))}
         description = {
@@ -182,10 +184,7 @@ class Model:
             (folder / CARD).write_bytes(readme)
             (folder / DESCRIPTION).write_text(text, encoding="utf-8")
 
-        try:
-            return write_atomically(path, fill)
-        except OSError as error:
-            raise CosdaError(f"the model cannot be written to {path}: {error.strerror or error}.") from error
+        return write_atomically(path, fill)
 
     def save_pretrained(
         self,
@@ -448,6 +447,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | 
         reason = "; ".join(line.strip() for line in str(error).splitlines()[1:4])
         meant = "that build= makes" if architecture.encoder == WRAPPED else f"that its {DESCRIPTION} describes"
         raise CosdaError(f"the weights in {path} do not fit the network {meant}: {reason}") from None
+    check_finite(network, f"the model in {path}")
     check_layout(network.encoder, read_metadata(path / ENCODER), path / ENCODER)
     model.network = _with_experts(network, path, description)
     model.network.to(device).eval()
@@ -551,7 +551,9 @@ def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Te
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse to write a model over anything but nothing, an empty folder, or a model that may be replaced."""
+    """Refuse to write a model where that cannot be done, or over anything but a model that may be replaced."""
+    path = path.expanduser().resolve()
+    check_folder(path.parent)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not path.is_dir() or not is_model(path):

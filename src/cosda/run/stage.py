@@ -141,8 +141,9 @@ class Stage:
                 self.measurer.with_other_statistics(self.network, self.number, other)
 
     def _after_epoch(self, facts: Epoch) -> bool:
-        self.folder.append_epoch(self.number, facts.recorded, facts.timing)
         predictor = self.method.predictor(self.target)
+        self.training.check_sound(predictor)
+        self.folder.append_epoch(self.number, facts.recorded, facts.timing)
         with statistics_lent(predictor, self.training.statistics(self.statistics, predictor)):
             candidate, found = self._look(predictor, facts.epoch)
         self.selector.consider(candidate, self._adapted)
