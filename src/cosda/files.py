@@ -17,9 +17,11 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from cosda.errors import CosdaError
 from cosda.units import amount
 
 Json = dict[str, Any]
+JSON_BYTES = 2**26  # of a file; a tenth of it would be a large one
 
 
 def digest(value: Any) -> str:
@@ -100,6 +102,37 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     if (size := max(size, len(content))) > most:
         raise OSError(errno.EFBIG, f"it has {amount(size)}, and {amount(most)} is the limit", str(path))
     return content
+
+
+def read_json(path: str | os.PathLike[str], most: int = JSON_BYTES) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        CosdaError: it cannot be read, or it is no JSON.
+    """
+    try:
+        content = read_regular(path, most)
+    except OSError as error:
+        raise CosdaError(f"{path} cannot be read: {error.strerror or error}.") from None
+    return parse_json(content, str(path))
+
+
+def parse_json(content: bytes | str, where: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        CosdaError: it is no JSON, its values lie too deep in each other, or it holds what is no text.
+    """
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        value = json.loads(text)
+        if "\\u" in text:  # half of a pair of these is no letter, and could not be written anywhere
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise CosdaError(f"{where} is damaged: its values lie too deep in each other.") from None
+    except ValueError as error:  # also of numbers with more digits than Python reads, and of what is no text
+        raise CosdaError(f"{where} is damaged: {error}.") from None
+    return value
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
