@@ -121,18 +121,14 @@ def parse_json(content: bytes | str, where: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        CosdaError: it is no JSON, its values lie too deep in each other, or it holds what is no text.
+        CosdaError: it is no JSON, or its values lie too deep in each other.
     """
     try:
-        text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        value = json.loads(text)
-        if "\\u" in text:  # half of a pair of these is no letter, and could not be written anywhere
-            json.dumps(value, ensure_ascii=False).encode()
+        return json.loads(content if isinstance(content, str) else content.decode("utf-8-sig"))
     except RecursionError:
         raise CosdaError(f"{where} is damaged: its values lie too deep in each other.") from None
     except ValueError as error:  # also of numbers with more digits than Python reads, and of what is no text
         raise CosdaError(f"{where} is damaged: {error}.") from None
-    return value
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
@@ -167,7 +163,7 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], o
         if callable(content):
             content(new)
         else:
-            new.write_bytes(content.encode() if isinstance(content, str) else content)
+            new.write_bytes(encoded(content) if isinstance(content, str) else content)
         for file in [new, *new.rglob("*")]:
             if file.is_file():
                 flush(file)
@@ -176,6 +172,11 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], o
     finally:
         _remove(new)
     return path
+
+
+def encoded(text: str) -> bytes:
+    """A text as UTF-8. What is no letter, as names of files may hold it, becomes an escape that JSON knows."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def flush(path: Path) -> None:

@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from cosda.errors import CosdaError, nearest
+from cosda.files import as_text
 
 T = TypeVar("T")
 SHOWN = 80  # characters of a value in a message
@@ -167,6 +168,7 @@ def typed(kind: Any, value: Any, where: str, key: str = "") -> Any:
 
     Dataclasses and lists (as tuples) are made anew, and a name that a dataclass does not have is an error. A
     ``TypedDict`` may have other names than its own, which stay as they are. Ranges are those of `setting` and `Range`.
+    Texts are such as can be shown (`as_text`).
 
     Args:
         kind: a type; one that is not known here is taken as it is.
@@ -183,8 +185,9 @@ def typed(kind: Any, value: Any, where: str, key: str = "") -> Any:
     """
     low = high = None
     if get_origin(kind) is Annotated:
-        kind, bounds = get_args(kind)
-        low, high = bounds.low, bounds.high
+        kind, *ranges = get_args(kind)
+        low = next((each.low for each in ranges if each.low is not None), None)
+        high = next((each.high for each in ranges if each.high is not None), None)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         if value is None:
@@ -201,8 +204,10 @@ def typed(kind: Any, value: Any, where: str, key: str = "") -> Any:
         if not isinstance(value, list | tuple):
             raise CosdaError(f"{where}: {one.key} = {shown(value)} is not possible; it must be a list.")
         return tuple(typed(arguments[0], each, where, f"{key}[{place}]") for place, each in enumerate(value))
-    known = kind in (bool, int, float, str) or origin in (Literal, tuple)
-    return check(one, value, where) if known else value
+    if kind not in (bool, int, float, str) and origin not in (Literal, tuple):
+        return value
+    found = check(one, value, where)
+    return as_text(found) if kind is str else found
 
 
 def _mapping(one: Setting, value: Any, where: str) -> Mapping[str, Any]:

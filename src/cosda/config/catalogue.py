@@ -65,7 +65,7 @@ def cost_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
         by_method.setdefault((str(run.config["benchmark"]), run.label), []).append(run)
     rows = []
     for (benchmark, label), group in sorted(by_method.items()):
-        passes = [record["passes"] for run in group for record in run.of("loss")]
+        passes = [record["passes"] for run in group for record in run.of("loss") if "passes" in record]
         timing = [facts for run in group for facts in run.timing]
         if timing:
             rows.append(

@@ -112,7 +112,7 @@ class RunFolder:
         self.append_timing(stage=stage, **timing)
 
     def _append(self, name: str, facts: Json) -> None:
-        with (self.path / name).open("a", encoding="utf-8") as file:
+        with (self.path / name).open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(facts, separators=(",", ":"), ensure_ascii=False) + "\n")
 
     def length(self) -> int:

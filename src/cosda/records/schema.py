@@ -59,14 +59,17 @@ class Skipped(_Record):
     images: Mapping[str, str]
 
 
-class Loss(_Record):
-    """An epoch."""
-
-    epoch: Count
+class _Epoch(TypedDict, total=False):
     steps: Count
     images: Count
     passes: Amount
     rates: Mapping[str, float]
+
+
+class Loss(_Record, _Epoch):
+    """An epoch."""
+
+    epoch: Count
     terms: Mapping[str, float]
 
 
@@ -125,11 +128,16 @@ class Routing(_Record):
     crossfitted: bool
 
 
-class Timing(TypedDict):
-    """A line of timing.jsonl."""
+class Reached(TypedDict):
+    """How far a run has come, as a line of timing.jsonl tells."""
 
     stage: Count
     epoch: Count
+
+
+class Timing(Reached):
+    """A line of timing.jsonl."""
+
     seconds: Amount
     images: Count
     peak_bytes: Count

@@ -9,7 +9,7 @@ from typing import Any
 
 from cosda.errors import CosdaError
 from cosda.files import Json, open_regular, parse_json
-from cosda.records.schema import Timing
+from cosda.records.schema import Reached
 from cosda.settings import typed
 
 
@@ -29,7 +29,7 @@ def read_timing(folder: Path) -> list[Json]:
 
 def _parse(line: bytes) -> Json | None:
     try:
-        facts: Json = typed(Timing, parse_json(line, "timing.jsonl"), "timing.jsonl")
+        facts: Json = typed(Reached, parse_json(line, "timing.jsonl"), "timing.jsonl")
     except CosdaError:
         return None
     return facts
