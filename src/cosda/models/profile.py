@@ -72,7 +72,7 @@ class DomainProfile:
 
     def distance(self, statistics: Tensor) -> Tensor:
         """Squared Mahalanobis distances (B,) of images from this domain, by its own covariance."""
-        self.check_fits("early", statistics)
+        self.check_fits(self.mean, statistics)
         away = (statistics - self.mean) @ self.whitening
         return away.square().sum(dim=1)
 
@@ -85,13 +85,12 @@ class DomainProfile:
         inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
         return inverse.T
 
-    def check_fits(self, place: str, seen: Tensor) -> None:
-        """An error where images were seen (N, d) otherwise than those of which the profile was made."""
-        known = self.mean.shape[-1] if place == "early" else self.groups[place].shape[-1]
-        if seen.shape[-1] != known:
+    def check_fits(self, known: Tensor, seen: Tensor) -> None:
+        """An error where images were seen (N, d) otherwise than those of which these numbers (…, d) are known."""
+        if seen.shape[-1] != known.shape[-1]:
             raise CosdaError(
-                f"the profile of '{self.name}' was made by another network: it holds {known} numbers of each image "
-                f"where this one gives {seen.shape[-1]} ({place}). Make it again: cosda profile MODEL FOLDER."
+                f"the profile of '{self.name}' was made by another network: it holds {known.shape[-1]} numbers of each "
+                f"image where this one gives {seen.shape[-1]}. Make it again: cosda profile MODEL FOLDER."
             )
 
     def told(self, probabilities: Tensor) -> DomainProfile:
