@@ -182,7 +182,7 @@ def test_paths_in_a_table_lie_in_its_folder_unless_links_may_be_followed(tmp_pat
     tree(tmp_path / "elsewhere", "eel", count=1)
     table = pyarrow.table({"path": ["dog/0.png", "../elsewhere/eel/0.png"]})
     parquet.write_table(table, tmp_path / "site" / "list.parquet")
-    with pytest.raises(CosdaError, match="leads out of the data folder .* --follow-links"):
+    with pytest.raises(CosdaError, match=r"leads out of the data folder .* --follow-links"):
         load_domain(tmp_path / "site" / "list.parquet")
     assert len(load_domain(tmp_path / "site" / "list.parquet", follow_links=True)) == 2
 
@@ -397,14 +397,14 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     with pytest.raises(CosdaError, match=r"column features: its .* unpack to .*COSDA_MAX_UNPACKED_MIB"):
         load_domain(path)
     parquet.write_table(pyarrow.table({"image": [bytes(3_000_000)]}), path, compression="zstd")
-    with pytest.raises(CosdaError, match="column image: its .* unpack to"):
+    with pytest.raises(CosdaError, match=r"column image: its .* unpack to"):
         fetch(load_domain(path).items, 0)
 
 
 def test_more_rows_than_bytes_are_refused(tmp_path):
     array = pyarrow.nulls(1_000_000, pyarrow.binary())
     parquet.write_table(pyarrow.table({"image": array}), tmp_path / "rows.parquet")
-    with pytest.raises(CosdaError, match="says that it has 1,000,000 rows, in 2,.* bytes"):
+    with pytest.raises(CosdaError, match=r"says that it has 1,000,000 rows, in 2,.* bytes"):
         load_domain(tmp_path / "rows.parquet")
 
 

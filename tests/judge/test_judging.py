@@ -117,6 +117,7 @@ def test_more_images_than_are_looked_at_after_each_epoch(model: cosda.Model, val
     assert found.before is not None
     assert len(found.before.classes) == 3
 
+
 def test_an_adaptation_leaves_its_verdict_and_images(model: cosda.Model, tmp_path: Path) -> None:
     result = cosda.adapt(model, tiny_benchmark()["two"], "aad", out=tmp_path, check=tiny_benchmark()["two"], **QUICK)
     verdict = read_verdict(result.run.path)
