@@ -98,7 +98,9 @@ def average(matrices: Sequence[list[list[float]]]) -> float:
 
 def best_of_the_paper(found: Matrices) -> str:
     """The method with the best average among those that the paper has, as they are there."""
-    return max((name for name in found if name in METHODS and name not in BASELINES), key=lambda name: average(found[name]))
+    return max(
+        (name for name in found if name in METHODS and name not in BASELINES), key=lambda name: average(found[name])
+    )
 
 
 def bank_of(found: Matrices) -> str:

@@ -90,8 +90,8 @@ def python_names() -> str:
     """A list of all public names, with a sentence and a link for each."""
     parts: list[str | Iterator[str]] = [
         "# Python",
-        "Everything that a program needs is in `import cosda`. Names are loaded when they are first used, so the import is "
-        "quick and does not load torch. Whatever else a module holds is not public and may change.",
+        "Everything that a program needs is in `import cosda`. Names are loaded when they are first used, so the import "
+        "is quick and does not load torch. Whatever else a module holds is not public and may change.",
     ]
     for page, (title, names) in NAMES.items():
         rows = [(f"[`{name}`](python/{page}.md#cosda.{name})", _sentence(getattr(cosda, name))) for name in names]
@@ -175,11 +175,11 @@ def all_settings() -> str:
     """All settings with their symbols, defaults and ranges: those of every run, then those of each method."""
     parts: list[str | Iterable[str]] = [
         "# Settings",
-        "Any setting is changed with `--set section.key=value`, in Python with `settings={\"section.key\": value}`; those of "
-        "the method need no section, and those of `adapt` none where the method has no setting of that name. `--set "
-        "stage.TARGET.key=value` changes it for one target. `cosda methods NAME --benchmark BENCHMARK` prints every value "
-        "and where it comes from. A later one of these wins: default, variant, method, preset of the benchmark, data, given "
-        "model, ablation, what you ask for.",
+        "Any setting is changed with `--set section.key=value`, in Python with `settings={'section.key': value}`. Those of "
+        "the method need no section, and those of `adapt` none where the method has no setting of that name. "
+        "`--set stage.TARGET.key=value` changes it for one target. `cosda methods NAME --benchmark BENCHMARK` prints every "
+        "value and where it comes from. A later one of these wins: default, variant, method, preset of the benchmark, "
+        "data, given model, ablation, what you ask for.",
         "The presets, with the origin of each number: "
         + ", ".join(f"[{plain(known.title)}](presets/{known.name}.md)" for known in BENCHMARKS.values())
         + ".",
@@ -195,7 +195,7 @@ def all_settings() -> str:
 
 def _settings(cls: type, prefix: str) -> Iterator[str]:
     rows = [
-        (code(prefix + key), _with_code(one.help), code(_value(one.default)), plain(one.allowed), one.symbol)
+        (code(prefix + key), _with_code(one.help), code(as_written(one.default)), plain(one.allowed), one.symbol)
         for key, one in settings_of(cls).items()
     ]
     return table(("setting", "what it is", "default", "allowed", "symbol"), rows, 5)
@@ -216,15 +216,15 @@ def _method(name: str, method: Any) -> Iterator[str | Iterator[str]]:
 
 
 def _changes(values: Mapping[str, Any]) -> str:
-    return ", ".join(code(f"{key} = {_value(value)}") for key, value in flatten(values).items()) or "the defaults"
+    return ", ".join(code(f"{key} = {as_written(value)}") for key, value in flatten(values).items()) or "the defaults"
 
 
-def _value(value: Any) -> str:
+def as_written(value: Any) -> str:
     """A value as it would be written after ``--set key=``."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(as_written, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -248,13 +248,15 @@ def preset_page(known: Known) -> str:
     parts: list[str | Iterable[str]] = [
         f"# Numbers of {plain(known.title)}",
         said,
-        "All that is not named here is the [default](../settings.md). An empty cell at the right is what the paragraph above "
-        f"says; `cosda methods METHOD --benchmark {known.name}` prints what holds in a run.",
+        "All that is not named here is the [default](../settings.md). An empty cell at the right is what the paragraph "
+        f"above says; `cosda methods METHOD --benchmark {known.name}` prints what holds in a run.",
     ]
     by_title: dict[str, list[tuple[str, str, str, str]]] = {}
     for number in numbers_of(body):
-        title, who, key = _whose(number)
-        by_title.setdefault(title, []).append((who, code(key), code(_value(number.value)), number.comment.replace("|", "\\|")))
+        title, who, key = whose(number)
+        by_title.setdefault(title, []).append(
+            (who, code(key), code(as_written(number.value)), number.comment.replace("|", "\\|"))
+        )
     for title, rows in by_title.items():
         parts += [f"## {title}", table(("for", "setting", "value", "where it comes from"), rows, 4)]
     return lines(*parts)
@@ -302,7 +304,7 @@ def _path(nested: Mapping[str, Any]) -> Iterator[str]:
         yield from _path(inner)
 
 
-def _whose(number: Number) -> tuple[str, str, str]:
+def whose(number: Number) -> tuple[str, str, str]:
     """The chapter of a number, the methods and targets that it is for, and the setting."""
     place, who = list(number.place), []
     variant = place.pop(0) if place[0] not in (*SECTIONS, "method", "stage") else None

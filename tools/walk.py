@@ -39,14 +39,15 @@ ARROWS = (
 )
 STYLE = """
     .box { fill: #f7fafc; stroke: #4a5568; stroke-width: 1.5 }
-    .given { fill: #fdf3dc; stroke: #b7791f } .model { fill: #e6f0fb; stroke: #2b6cb0 } .kept { fill: #e8f6ec; stroke: #2f855a }
+    .given { fill: #fdf3dc; stroke: #b7791f } .model { fill: #e6f0fb; stroke: #2b6cb0 }
+    .kept { fill: #e8f6ec; stroke: #2f855a }
     .frame { fill: none; stroke: #2b6cb0; stroke-width: 1.5; stroke-dasharray: 6 4 }
     .line { stroke: #4a5568; stroke-width: 1.5; fill: none; marker-end: url(#tip) }
     text { fill: #1a202c; text-anchor: middle } .name { font-weight: 600 } .small { font-size: 12px; fill: #4a5568 }
     @media (prefers-color-scheme: dark) {
-      .box { fill: #2d3748; stroke: #a0aec0 } .given { fill: #4a3a12; stroke: #ecc94b } .model { fill: #1e3a5f; stroke: #63b3ed }
-      .kept { fill: #1c4532; stroke: #68d391 } .frame { stroke: #63b3ed } .line { stroke: #cbd5e0 } text { fill: #f7fafc }
-      .small { fill: #cbd5e0 }
+      .box { fill: #2d3748; stroke: #a0aec0 } .given { fill: #4a3a12; stroke: #ecc94b }
+      .model { fill: #1e3a5f; stroke: #63b3ed } .kept { fill: #1c4532; stroke: #68d391 }
+      .frame { stroke: #63b3ed } .line { stroke: #cbd5e0 } text { fill: #f7fafc } .small { fill: #cbd5e0 }
     }
 """
 
@@ -95,8 +96,8 @@ def draw(page: str) -> str:
     parts.append(_text(742, 436, "each epoch and each measurement", "small"))
     parts.append(_text(742, 454, "is recorded when it happens", "small"))
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 868 498" font-family="system-ui, sans-serif" font-size="14" '
-        f'role="img" aria-label="The walk of a run, step by step">\n  <style>{STYLE}  </style>\n'
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 868 498" font-family="system-ui, sans-serif" '
+        f'font-size="14" role="img" aria-label="The walk of a run, step by step">\n  <style>{STYLE}  </style>\n'
         '  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 10 5 0 10z" fill="#718096"/></marker></defs>\n  ' + "\n  ".join(parts) + "\n</svg>\n"
     )
