@@ -90,8 +90,8 @@ def python_names() -> str:
     """A list of all public names, with a sentence and a link for each."""
     parts: list[str | Iterator[str]] = [
         "# Python",
-        "Everything that a program needs is in `import cosda`. Names are loaded when they are first used, so the import "
-        "is quick and does not load torch. Whatever else a module holds is not public and may change.",
+        "Everything that a program needs is in `import cosda`. Names are loaded when they are first used, so the "
+        "import is quick and does not load torch. Whatever else a module holds is not public and may change.",
     ]
     for page, (title, names) in NAMES.items():
         rows = [(f"[`{name}`](python/{page}.md#cosda.{name})", _sentence(getattr(cosda, name))) for name in names]
@@ -175,11 +175,11 @@ def all_settings() -> str:
     """All settings with their symbols, defaults and ranges: those of every run, then those of each method."""
     parts: list[str | Iterable[str]] = [
         "# Settings",
-        "Any setting is changed with `--set section.key=value`, in Python with `settings={'section.key': value}`. Those of "
-        "the method need no section, and those of `adapt` none where the method has no setting of that name. "
-        "`--set stage.TARGET.key=value` changes it for one target. `cosda methods NAME --benchmark BENCHMARK` prints every "
-        "value and where it comes from. A later one of these wins: default, variant, method, preset of the benchmark, "
-        "data, given model, ablation, what you ask for.",
+        "Any setting is changed with `--set section.key=value`, in Python with `settings={'section.key': value}`. "
+        "Those of the method need no section, and those of `adapt` none where the method has no setting of that name. "
+        "`--set stage.TARGET.key=value` changes it for one target. `cosda methods NAME --benchmark BENCHMARK` prints "
+        "every value and where it comes from. A later one of these wins: default, variant, method, preset of the "
+        "benchmark, data, given model, ablation, what you ask for.",
         "The presets, with the origin of each number: "
         + ", ".join(f"[{plain(known.title)}](presets/{known.name}.md)" for known in BENCHMARKS.values())
         + ".",
