@@ -26,7 +26,7 @@ def texts(svg: str) -> list[str]:
 def test_the_stored_figures_are_those_of_the_stored_numbers() -> None:
     table = (figures.FOLDER / "demo.csv").read_text(encoding="utf-8")
     made = figures.draw(table)
-    assert {figures.called(name) for name in figures.read(table)[1]} <= set(texts(made["demo-trade-off"]))
+    assert {figures.called(name) for name in figures.read(table)[1]} <= set(texts(made["trade-off"]))
     for name, svg in made.items():
         stored = (figures.FOLDER / f"{name}.svg").read_text(encoding="utf-8")
         assert texts(stored) == texts(svg)  # another version of matplotlib may set other coordinates
@@ -54,10 +54,10 @@ def test_figures_are_drawn_from_runs(tmp_path: Path) -> None:
             assert [list(map(float, (f"{v:.6f}" for v in row))) for row in matrix] == stored
     best = max(("aad", "cosda"), key=lambda name: figures.average(found[name]))
     assert figures.best_of_the_paper(found) == best
-    shown = texts(figures.draw(table)["demo-stages"])
+    shown = texts(figures.draw(table)["stages"])
     for name in (best, "aad (carry bank)"):
         assert f"{figures.called(name)}: {100 * figures.average(found[name]):.1f} %" in shown
-    assert "source drop, points (left is better)" in texts(figures.draw(table)["demo-trade-off"])
+    assert "source drop, points (left is better)" in texts(figures.draw(table)["trade-off"])
 
 
 def test_names_at_the_ends_of_lines_stay_apart() -> None:

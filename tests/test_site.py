@@ -148,7 +148,7 @@ def test_pages_of_the_root_and_linked_files_are_part_of_the_site(site: Path) -> 
     for name in ("REPRODUCED", "CONTRIBUTING", "CHANGELOG"):
         assert Read(site / f"{name}.html").text.count("\n")
     assert "onnxruntime" in Read(site / "examples" / "serve_onnx.py.html").text
-    front = (site / "architecture.html").read_text(encoding="utf-8")
+    front = (site / "index.html").read_text(encoding="utf-8")
     assert 'href="CHANGELOG.html"' in front
 
 
@@ -244,7 +244,7 @@ def test_search_works_from_the_folder_without_a_network(site: Path) -> None:
         assert page.url.startswith("file:")
         for width in (400, 1400):
             page.set_viewport_size({"width": width, "height": 900})
-            for name in ("bank", "reference/settings", "reference/commands", "REPRODUCED"):
+            for name in ("index", "reference/settings", "reference/commands", "REPRODUCED"):
                 page.goto((site / f"{name}.html").as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (name, width)
         assert not complaints
@@ -252,5 +252,5 @@ def test_search_works_from_the_folder_without_a_network(site: Path) -> None:
 
 
 def test_the_pages_are_in_the_order_of_the_navigation(site: Path) -> None:
-    titles = re.findall(r'class="md-tabs__link">\s*(.*?)\s*<', (site / "architecture.html").read_text(encoding="utf-8"))
-    assert titles == ["Guides", "Concepts", "Methods", "Reference", "Results", "Project"]
+    titles = re.findall(r'class="md-tabs__link">\s*(.*?)\s*<', (site / "index.html").read_text(encoding="utf-8"))
+    assert titles == ["Start", "Guides", "Concepts", "Methods", "Reference", "Results", "Project"]

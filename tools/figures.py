@@ -2,8 +2,8 @@
 
 Writes docs/figures/demo.csv, the accuracy of every run after every stage on every domain, and from it
 
-    demo-stages.svg      accuracy on all domains over the stages: the best method of the paper, and the bank
-    demo-trade-off.svg   accuracy on the targets against forgetting, for all rows of the demonstration
+    stages.svg       accuracy on all domains over the stages: the best method of the paper, and the bank
+    trade-off.svg    accuracy on the targets against forgetting, for all rows of the demonstration
 
 Without runs the figures are drawn again from the stored numbers. They are light or dark as the reader's system is.
 """
@@ -188,7 +188,7 @@ def trade_off(domains: Sequence[str], found: Matrices) -> Figure:
     return figure
 
 
-FIGURES = {"demo-stages": stages, "demo-trade-off": trade_off}
+FIGURES = {"stages": stages, "trade-off": trade_off}
 
 
 def as_svg(figure: Figure) -> str:
