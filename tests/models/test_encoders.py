@@ -14,7 +14,7 @@ from cosda.models.network import same_weights
 from cosda.run.machine import Machine
 from tiny import tiny_benchmark
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 
 @pytest.fixture
@@ -231,8 +231,8 @@ def test_a_family_from_outside_reads_what_follows_its_prefix(monkeypatch) -> Non
         build_encoder("mine/a", "pretrained")
 
 
-def test_every_encoder_has_a_title_and_its_place_in_the_readme() -> None:
-    text = README.read_text(encoding="utf-8")
+def test_every_encoder_has_a_title_and_its_place_in_the_docs() -> None:
+    text = PAGE.read_text(encoding="utf-8")
     for name, entry in ENCODERS.items():
         assert entry.title
         assert f"`{name}`" in text
