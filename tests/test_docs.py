@@ -1,4 +1,4 @@
-"""What the documents say is so: links lead somewhere, the examples of CONTRIBUTING.md, README.md and docs/adapt.md run as printed."""
+"""What the documents say is so: links lead somewhere, examples of CONTRIBUTING.md and the first pages run as printed."""
 
 from __future__ import annotations
 
