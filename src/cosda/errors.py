@@ -8,6 +8,8 @@ import os
 import re
 from collections.abc import Iterable
 
+LONGEST = 100  # letters of a word for which a known one is looked for; it takes the square of them
+
 
 class CosdaError(Exception):
     """Wrong input or an impossible request; the command line prints it and exits with code 2."""
@@ -23,7 +25,7 @@ class CannotWrite(CosdaError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known word closest to ``word``, or an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word[:LONGEST], list(known), n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 

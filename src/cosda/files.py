@@ -24,6 +24,7 @@ from cosda.errors import CannotWrite, CosdaError, in_words, refusal
 from cosda.units import amount
 
 Json = dict[str, Any]
+JSON_BYTES = 2**26  # of a file; a tenth of it would be a large one
 
 
 def digest(value: Any) -> str:
@@ -104,6 +105,33 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     if (size := max(size, len(content))) > most:
         raise OSError(errno.EFBIG, f"it has {amount(size)}, and {amount(most)} is the limit", str(path))
     return content
+
+
+def read_json(path: str | os.PathLike[str], most: int = JSON_BYTES) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        CosdaError: it cannot be read, or it is no JSON.
+    """
+    try:
+        content = read_regular(path, most)
+    except OSError as error:
+        raise CosdaError(f"{path} cannot be read: {error.strerror or error}.") from None
+    return parse_json(content, str(path))
+
+
+def parse_json(content: bytes | str, where: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        CosdaError: it is no JSON, or its values lie too deep in each other.
+    """
+    try:
+        return json.loads(content if isinstance(content, str) else content.decode("utf-8-sig"))
+    except RecursionError:
+        raise CosdaError(f"{where} is damaged: its values lie too deep in each other.") from None
+    except ValueError as error:  # also of numbers with more digits than Python reads, and of what is no text
+        raise CosdaError(f"{where} is damaged: {error}.") from None
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
@@ -195,7 +223,7 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], o
             if callable(content):
                 content(new)
             else:
-                new.write_bytes(content.encode() if isinstance(content, str) else content)
+                new.write_bytes(encoded(content) if isinstance(content, str) else content)
             for part in [*new.rglob("*"), new]:
                 flush(part)
             _replace(path, new, old)
@@ -241,6 +269,11 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for made in missing:
         flush(made.parent)
+
+
+def encoded(text: str) -> bytes:
+    """A text as UTF-8. What is no letter, as names of files may hold it, becomes an escape that JSON knows."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def flush(path: Path) -> None:

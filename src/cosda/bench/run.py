@@ -15,7 +15,7 @@ from cosda.bench.tasks import make_tasks
 from cosda.distributed import env
 from cosda.errors import CosdaError
 from cosda.files import check_folder, make_folder, writing
-from cosda.records.run import Run, read_run
+from cosda.records.run import REPAIR, Run, read_any_run
 from cosda.run.machine import Machine
 
 
@@ -56,4 +56,11 @@ def run_jobs(
             finally:
                 onlooker.end()
     failed = {task.job: reason for task, reason in board.failed.items()}
-    return Outcome([read_run(task.path) for task in tasks if task not in board.failed], failed)
+    runs: list[Run] = []
+    for task in tasks:
+        run = None if task in board.failed else read_any_run(task.path)
+        if run is not None and run.damage:
+            failed[task.job] = f"{run.damage} {REPAIR}"
+        elif run is not None:
+            runs.append(run)
+    return Outcome(runs, failed)

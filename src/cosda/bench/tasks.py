@@ -45,7 +45,7 @@ class Task:
 
     def reached(self) -> tuple[Place, Place]:
         """The last finished epoch of the source model and of the run: what grows as long as there is progress."""
-        return _last_epoch(self.source), _last_epoch(self.path)
+        return _last_epoch(self.source, 1), _last_epoch(self.path, len(self.plan.data.domains))
 
     def progress(self) -> str:
         """Where the run is now, in words."""
@@ -84,6 +84,7 @@ def make_tasks(jobs: Sequence[Job], out: Path, cache: Path | None) -> list[Task]
     return tasks
 
 
-def _last_epoch(folder: Path) -> Place:
+def _last_epoch(folder: Path, stages: int) -> Place:
     """The furthest stage and epoch that has been timed."""
-    return max(((facts["stage"], facts["epoch"]) for facts in read_timing(folder)), default=NOWHERE)
+    timed = ((facts["stage"], facts["epoch"]) for facts in read_timing(folder))
+    return max((place for place in timed if place[0] < stages), default=NOWHERE)

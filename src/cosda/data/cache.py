@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 
 from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, decode, fetch, in_parallel
 from cosda.data.decode import digest as image_digest
-from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded
+from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded, part_of
 from cosda.data.entries import cache_folder, open_entry
 from cosda.errors import CannotWrite, CosdaError
 from cosda.files import Json, digest, write_atomically
@@ -95,14 +95,6 @@ def unpacked(
     _judge(domain, images, reasons, strict)
     kept = [position for position in range(len(images)) if position not in reasons]
     return _without(domain, images, reasons, Decoder(part_of(images, kept), size, workers))
-
-
-def part_of(images: Undecoded, kept: Sequence[int]) -> Undecoded:
-    """Only some of the images."""
-    names = tuple(images.names[position] for position in kept)
-    if isinstance(images, Files):
-        return Files(images.root, names)
-    return Images(lambda position: images.open(kept[position]), names)
 
 
 def content_key(

@@ -128,7 +128,8 @@ class RunFolder:
 
     def _append(self, name: str, facts: Json) -> None:
         line = json.dumps(facts, separators=(",", ":"), ensure_ascii=False) + "\n"
-        with writing(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
+        path = self.path / name
+        with writing(path), path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(line)
 
     def length(self) -> int:

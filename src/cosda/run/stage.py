@@ -164,7 +164,7 @@ class Stage:
             source = self.plan.source
             found[source] = self.measurer.confusion(predictor, source)
             self.measurer.record(found[source], self.number, epoch, source)
-        if self.judge.stops:
+        if self.judge.stops and len(self.selector.images):
             seen = predict(own, self.selector.images) if seen is None else seen
             self.stopped = self.judge.epoch(seen)
         scores = self.selector.scores(own, seen)
