@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from events import SMALL, Events
+from events import SMALL, Events, mounted
 
 WHERE = "OUT"  # stands for the wrong place
 WRONG = {
@@ -46,19 +43,6 @@ READ = {
     "doctor DATA": ("doctor", WHERE),
 }
 SOME = ("run --out", "adapt --to", "predict --output", "export --to", "history MODEL")
-
-
-@contextlib.contextmanager
-def mounted(place: Path, options: str) -> Iterator[Path]:
-    """A small file system in memory, which only root may make."""
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def words(case: tuple[str, ...], made: Path, where: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import CASES
-from events import SMALL, Ended, Events, Fate
+from events import SMALL, Ended, Events, Fate, mounted
 
 from benches import results
 
@@ -53,11 +54,18 @@ class Case:
         disturbed = self.run(place, fate)
         assert len(disturbed.events) >= fate.at
         disturbed.check((-9,) if fate.how in ("kill", "power") else (*self.codes, 2))
+        if fate.how in ("ENOSPC", "nothing"):  # what was begun can be removed
+            assert half_written(place) == [], fate
         assert replaced(self.left(place)) in (before, replaced(self.wanted)), f"{fate}: neither the old nor the new one"
         self.run(place).check(self.codes)
         left = self.left(place)
         assert left.keys() == self.wanted.keys(), f"{fate}: {left.keys() ^ self.wanted.keys()}"
         assert [name for name in left if left[name] != self.wanted[name]] == [], fate
+
+
+def half_written(place: Path) -> list[Path]:
+    """What is left of something that was begun."""
+    return [path for path in place.rglob("*") if ".tmp" in path.name or path.suffix in (".old", ".partial")]
 
 
 def replaced(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -114,3 +122,19 @@ def test_at_every_event(request: pytest.FixtureRequest, command: str, fate: str)
     case: Case = request.getfixturevalue(command)
     for at in chosen(case.count, 1, len(fate)):
         case.suffer(Fate(**{**vars(FATES[fate]), "at": at}))
+
+
+@pytest.mark.parametrize("largest", np.geomspace(1, 30_000, 40).astype(int).tolist() if CASES else [3_000])
+@pytest.mark.parametrize("command", ["run", "adapt"] if CASES else ["run"])
+def test_files_may_not_become_larger(request: pytest.FixtureRequest, command: str, largest: int) -> None:
+    request.getfixturevalue(command).suffer(Fate(largest=largest))
+
+
+@pytest.mark.parametrize("kib", range(4, 400, 4) if CASES else [100])
+def test_a_disk_that_is_full(run: Case, tmp_path: Path, kib: int) -> None:
+    with mounted(tmp_path / "disk", f"size={kib}k") as disk:
+        run.run(disk).check((0, 2))
+        assert half_written(disk) == []
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        run.run(disk).check()
+        assert run.left(disk) == run.wanted

@@ -106,7 +106,7 @@ def _check_room(prepared: Prepared, folder: RunFolder, stages: int) -> None:
 
 
 def _save(model: Model, folder: RunFolder, stage: int) -> None:
-    model.save(model_path(folder.path, stage), overwrite=True, link=True)
+    model.origin = model.save(model_path(folder.path, stage), overwrite=True, link=True)  # the next one links to this
 
 
 def _handed_on(folder: RunFolder, stage: int, like: Model) -> Model:
