@@ -1,10 +1,11 @@
-"""How many unlabelled images an adaptation needs: `digits`, from `print` to each other domain, with a part of its images.
+"""How many unlabelled images adapting needs: `digits`, from `print` to each other domain, with a part of its images.
 
-    python studies/how_many.py out/studies/how-many                                              # prints the table
-    python studies/how_many.py out/studies/how-many --into docs/guides/how-many-images.md        # or puts it into the page
+    python studies/how_many.py out/studies/how-many                                           # prints the table
+    python studies/how_many.py out/studies/how-many --into docs/guides/how-many-images.md     # puts it into the page
 
 AaD with the domain bank and CoSDA, as `cosda run` does them, but with so many training images of the target; always all
-test images. A run that is there already is only read, so a study that was stopped goes on.
+test images. AaD also with more epochs, so that it takes as many steps as with all images. A run that is there already
+is only read, so a study that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -22,10 +23,32 @@ import cosda
 
 SOURCE = "print"
 COUNTS = (20, 50, 100, 200, 400, 1200)  # 1200 are all of `outline` and `colour`; `hand` has 1198
-METHODS = {"aad": "bank", "cosda": "last"}  # and the carry rule of each
 SEEDS = 3
+EPOCHS = 8  # of the benchmark
 # Nobody looks at the epochs in between, so nothing is measured there; the models are the same.
 SETTINGS = {"adapt.measure": "target", "adapt.validate": 0}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way to adapt."""
+
+    name: str
+    method: str
+    carry: str
+    fewest: int = 0  # images; with fewer it is not run
+    same_steps: bool = False  # more epochs where there are fewer images
+
+    def epochs(self, count: int, counts: Sequence[int]) -> int:
+        """For so many images."""
+        return EPOCHS * max(counts) // count if self.same_steps else EPOCHS
+
+
+KINDS = (
+    Kind("AaD, bank", "aad", "bank"),
+    Kind("AaD, bank, more epochs", "aad", "bank", fewest=200, same_steps=True),
+    Kind("CoSDA", "cosda", "last"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +61,7 @@ class Outcome:
 
 
 def part(benchmark: cosda.Benchmark, target: str, count: int, seed: int) -> cosda.Benchmark:
-    """The benchmark with the source and so many training images of one target, drawn at random; fewer are part of more."""
+    """The source, and so many training images of one target, drawn at random; fewer are part of more."""
     domain = benchmark[target]
     order = np.random.default_rng(seed).permutation(domain.train)
     chosen = replace(domain, train=np.sort(order[:count]))
@@ -46,7 +69,7 @@ def part(benchmark: cosda.Benchmark, target: str, count: int, seed: int) -> cosd
 
 
 def outcomes(
-    benchmark: cosda.Benchmark, method: str, count: int, out: Path, seeds: int = SEEDS
+    benchmark: cosda.Benchmark, kind: Kind, count: int, epochs: int, out: Path, seeds: int = SEEDS
 ) -> Iterator[Outcome]:
     """Of all targets and seeds."""
     machine = cosda.Machine(threads=1)
@@ -55,8 +78,9 @@ def outcomes(
         for target in [name for name in benchmark.domains if name != SOURCE]:
             run = cosda.run_chain(
                 part(benchmark, target, count, seed),
-                method,
-                carry=METHODS[method],
+                kind.method,
+                carry=kind.carry,
+                epochs=epochs,
                 seed=seed,
                 settings=SETTINGS,
                 model=model,
@@ -69,25 +93,26 @@ def outcomes(
             yield Outcome(100 * before, 100 * after, 100 * (kept - left))
 
 
-def row(done: Sequence[Outcome]) -> list[str]:
-    """What the page tells of a method with so many images."""
-    gains = [one.after - one.before for one in done]
-    return [f"{mean(one.after for one in done):.1f}", f"{min(gains):+.1f}", f"{mean(one.lost for one in done):.1f}"]
+def cell(done: Sequence[Outcome]) -> str:
+    """What the page tells of one way to adapt with so many images."""
+    if not done:
+        return ""
+    worst = min(one.after - one.before for one in done)
+    return f"{mean(one.after for one in done):.1f} \\| {worst:+.1f} \\| {mean(one.lost for one in done):.1f}"
 
 
 def table(benchmark: cosda.Benchmark, out: Path, counts: Sequence[int] = COUNTS, seeds: int = SEEDS) -> str:
     """The whole table."""
-    shown = {name: [list(outcomes(benchmark, name, count, out, seeds)) for count in counts] for name in METHODS}
-    head = ["images"]
-    for name, rule in METHODS.items():
-        label = f"{name}, {rule}" if rule != "last" else name
-        head += [f"{label}: new domain", "worst change", "lost on the source"]
-    before = mean(one.before for one in shown["aad"][0])
-    lines = [["none", *[f"{before:.1f}", "", ""] * len(METHODS)]]
-    for number, count in enumerate(counts):
-        largest = count == max(counts)
-        lines.append(["all" if largest else str(count), *[cell for name in METHODS for cell in row(shown[name][number])]])
-    return markdown([head, *lines])
+    lines, before = [], 0.0
+    for count in counts:
+        row = [f"all, {count}" if count == max(counts) else str(count)]
+        for kind in KINDS:
+            epochs = kind.epochs(count, counts)
+            done = list(outcomes(benchmark, kind, count, epochs, out, seeds)) if count >= kind.fewest else []
+            before = mean(one.before for one in done) if done else before
+            row.append(cell(done))
+        lines.append(row)
+    return markdown([["images", *(kind.name for kind in KINDS)], ["none", *[f"{before:.1f}"] * len(KINDS)], *lines])
 
 
 if __name__ == "__main__":
