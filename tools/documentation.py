@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
@@ -28,7 +29,11 @@ LANGUAGES = {".py": "python", ".sh": "sh", ".toml": "toml", ".yml": "yaml"}
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made, and those that others link to."""
-    for path, text in pages().items():
+    try:
+        made = pages()
+    except ValueError as error:
+        raise PluginError(str(error)) from None
+    for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     seen, waiting = set(), [f"docs/{file.src_uri}" for file in files.documentation_pages()] + ["CHANGELOG.md"]
     while waiting:
