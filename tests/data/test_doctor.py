@@ -140,7 +140,7 @@ def test_a_csv_file_and_a_path_as_text(tmp_path, tree):
     (tmp_path / "list.csv").write_text("path,label\nall/cat/0.png,cat\nall/cat/1.png,dog\n")
     findings = examine(str(tmp_path / "list.csv"))
     assert findings.ok
-    assert (findings.benchmark, findings.classes) == ("one domain", ["cat", "dog"])
+    assert (findings.benchmark, findings.classes) == ("list", ["cat", "dog"])
     (tmp_path / "list.csv").write_text("path,label\nall/cat/0.png,cat\nall/cat/9.png,dog\n")
     assert examine(tmp_path / "list.csv").unreadable == [("list: all/cat/9.png", "the file is missing")]
 

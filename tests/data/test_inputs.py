@@ -466,12 +466,14 @@ def test_wrong_files_say_what_is_accepted(tmp_path, tree):
     [
         (
             "",
-            r"no column with paths. Its header must have path, image or file, and may have label or class; it has: \.",
+            r"no column with paths. Its header must have path, image, file or file_name, and may have label or class, "
+            r"and domain; it has: \.",
         ),
         ("name,label\na,b\n", "it has: name, label"),
         ("path,label\n", "has a header and no rows"),
         ("path,label\nsite/cat/0.png,cat\n,dog\n", "line 3: the column 'path' is empty"),
         ("path,label\nsite/cat/0.png,cat\n\nsite/cat/1.png\n", "line 4: some rows have a label and some have none"),
+        ("path,domain\nsite/cat/0.png,\n", "line 2: the column 'domain' is empty"),
         ("path\nelsewhere/0.png\n", "were not found: its first one is elsewhere/0.png, looked for below"),
         ("path\n\x00\n", "list.csv"),
     ],

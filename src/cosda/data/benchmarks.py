@@ -9,6 +9,7 @@ The layouts are read without knowing the data set; a table then recognises it fr
     image_list/<domain>.txt                    TLLib
     [splits/]<domain>_train.txt, …_test.txt    DomainNet: inductive
     <file>.npz                                 arrays of several domains
+    <file>.csv, <file>.parquet, …              tables with a column domain, or with splits (`containers`)
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cosda.data import readers
-from cosda.data.arrays import read_npz
+from cosda.data.containers import find_container, locate
 from cosda.data.domain import Benchmark
-from cosda.data.fence import Fence
+from cosda.data.fence import ANYWHERE, Fence
 from cosda.data.lists import read_list
-from cosda.data.readers import Reading, listed
+from cosda.data.readers import UNNAMED, Reading, listed
 from cosda.data.registry import BENCHMARKS, Known, by_name, plain, recognise, what_belongs
+from cosda.data.tables import is_dataset, read_dataset
+from cosda.data.torch_dataset import Indexable
 from cosda.errors import CosdaError, nearest
 
 
@@ -38,17 +41,33 @@ class Found:
     known: Known | None = None
 
 
-def load(data: str | os.PathLike[str], name: str | None = None, *, follow_links: bool = False) -> Benchmark:
+def load(
+    data: str | os.PathLike[str] | Indexable | Mapping[str, object],
+    name: str | None = None,
+    *,
+    follow_links: bool = False,
+) -> Benchmark:
     """Load a benchmark.
 
     Args:
-        data: A folder of domain folders, an ``.npz`` file of several domains, or the name of an embedded benchmark.
+        data: A folder of domain folders, a file of several domains (``.npz``, ``.csv``, ``.parquet``), a folder of
+            ``save_to_disk`` or the name ``hf:ORG/NAME`` of a data set, a ``Dataset`` or ``DatasetDict`` of
+            ``datasets``; or the name of an embedded benchmark.
         name: The benchmark that the caller expects to find there, a name of `BENCHMARKS`.
         follow_links: Whether links and lists in a folder may lead out of it.
 
     Raises:
         CosdaError: there is no benchmark, or another one; or something leads out of its folder.
+
+    Example:
+        >>> cosda.load_benchmark("photos").domains
+        >>> cosda.load_benchmark(datasets.load_dataset("org/name"))["sketch"]
     """
+    if is_dataset(data):
+        found = _of_tables(UNNAMED, read_dataset(data, UNNAMED))
+        return assemble(_expected(found, by_name(name) if name else None, "the data set"))
+    if not isinstance(data, str | os.PathLike):
+        raise CosdaError(f"a {type(data).__name__} is no benchmark. Expected {what_belongs()}.")
     embedded = BENCHMARKS.get(str(data))
     if embedded and embedded.make:
         return embedded.make()
@@ -57,23 +76,32 @@ def load(data: str | os.PathLike[str], name: str | None = None, *, follow_links:
 
 def find(data: str | os.PathLike[str], name: str | None = None, follow_links: bool = False) -> Found:
     """Read the domains at ``data`` and recognise the benchmark."""
-    path, known = Path(data), by_name(name) if name else None
+    place, known = locate(data), by_name(name) if name else None
+    path = place.path
     if not path.exists():
         siblings = readers.folders_in(path.parent) if path.parent.is_dir() else []
         raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} Expected {what_belongs(known)}.")
+    fence = ANYWHERE if follow_links else place.fence
     with readers.explained(path):
-        found = _find(path, known, Fence(path, follow_links))
+        found = _find(path, known, fence)
+    readings = tuple(replace(one, domain=place.renamed(one.domain)) for one in found.readings)
+    named = replace(found, name=found.name if place.name is None or found.known else place.name, readings=readings)
+    return _expected(named, known, str(path))
+
+
+def _expected(found: Found, known: Known | None, where: str) -> Found:
+    """An error if it is another benchmark than the caller expects."""
     if known and found.known is not known:
         present = listed([reading.domain.name for reading in found.readings])
-        raise CosdaError(f"{path} is not {known.title}. Expected {what_belongs(known)}. Found the domains {present}.")
+        raise CosdaError(f"{where} is not {known.title}. Expected {what_belongs(known)}. Found the domains {present}.")
     return found
 
 
-def _find(data: Path, known: Known | None, fence: Fence) -> Found:
-    if data.suffix == ".npz":
-        readings = read_npz(data)
-        return _found(data.stem, readings, recognise(reading.domain.name for reading in readings))
+def _find(data: Path, known: Known | None, fence: Fence | None) -> Found:
+    if container := find_container(data, fence):
+        return _of_tables(readers.name_of(data), container.read(data, True, fence))
     if data.is_dir():
+        fence = fence or Fence(data)
         return _find_lists(data, fence) or _find_folders(data, known, fence)
     raise CosdaError(f"{data} is a single file. Expected {what_belongs(known)}.")
 
@@ -203,6 +231,11 @@ def _read_folder(folder: Path, fence: Fence) -> Reading:
         return read_list(folder / "image_list.txt", root=folder, name=folder.name, fence=fence)
     loose = readers.layout(folder, fence) == "images"
     return (readers.read_images if loose else readers.read_folder)(folder, fence=fence)
+
+
+def _of_tables(name: str, readings: list[Reading]) -> Found:
+    """Domains whose names stand in a file."""
+    return _found(name, readings, recognise(reading.domain.name for reading in readings))
 
 
 def _found(name: str, readings: list[Reading], known: Known | None) -> Found:

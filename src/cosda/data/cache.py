@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +22,9 @@ import numpy as np
 
 from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, decode, fetch, in_parallel
 from cosda.data.decode import digest as image_digest
-from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded
+from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded, part_of
 from cosda.data.entries import cache_folder, open_entry
-from cosda.errors import CosdaError
+from cosda.errors import CannotWrite, CosdaError
 from cosda.files import Json, digest, write_atomically
 
 VERSION = 1  # raise it whenever the decoded pixels change
@@ -97,14 +97,6 @@ def unpacked(
     return _without(domain, images, reasons, Decoder(part_of(images, kept), size, workers))
 
 
-def part_of(images: Undecoded, kept: Sequence[int]) -> Undecoded:
-    """Only some of the images."""
-    names = tuple(images.names[position] for position in kept)
-    if isinstance(images, Files):
-        return Files(images.root, names)
-    return Images(lambda position: images.open(kept[position]), names)
-
-
 def content_key(
     domain: Domain,
     cache: str | Path | None = None,
@@ -140,7 +132,7 @@ def _files_key(files: Files, cache: str | Path | None, workers: int | None, prog
         if check == digest([stat_key, key]):  # a damaged or foreign one would make other images look like these
             return key
     key = _content(files, workers, progress)
-    with suppress(OSError):  # a key that cannot be kept is only slower
+    with suppress(CannotWrite):  # a key that cannot be kept is only slower
         write_atomically(memo, f"{key} {digest([stat_key, key])}")
     return key
 

@@ -25,6 +25,7 @@ from cosda.data.domain import Files, Index, Undecoded
 from cosda.data.limits import MEGA, MEGAPIXELS, Room, image_bytes
 from cosda.errors import CosdaError
 from cosda.files import read_regular
+from cosda.units import amount
 
 T = TypeVar("T")
 Pixels = NDArray[np.uint8]
@@ -71,11 +72,16 @@ def fetch(items: Undecoded, position: int) -> bytes | Image.Image:
     with _ONE_AT_A_TIME:
         try:
             image = items.open(position)
-            image.load()
-        except CosdaError:
+            if not isinstance(image, bytes):
+                image.load()
+        except (CosdaError, Unreadable):
             raise
         except Exception as error:  # the user's own dataset may raise anything
             raise Unreadable(f"{type(error).__name__}: {error}") from None
+    if isinstance(image, bytes) and len(image) > image_bytes():
+        raise Unreadable(
+            f"the file cannot be read: it has {amount(len(image))}, and {amount(image_bytes())} is the limit"
+        )
     return image
 
 

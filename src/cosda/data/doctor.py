@@ -17,10 +17,11 @@ import numpy as np
 
 from cosda.data import benchmarks, readers
 from cosda.data.benchmarks import Found
+from cosda.data.containers import locate
 from cosda.data.decode import Progress, Unreadable, decode, digest, fetch, in_parallel
 from cosda.data.domain import Domain, Undecoded
 from cosda.data.fence import ANYWHERE
-from cosda.data.lists import read_csv, read_list
+from cosda.data.lists import read_list
 from cosda.data.readers import Reading, listed
 from cosda.data.registry import BENCHMARKS
 from cosda.errors import CosdaError
@@ -117,27 +118,26 @@ def examine(
     findings = Findings(as_text(str(path)))
     try:
         with readers.explained(Path(path)):
-            found = _find(Path(path), follow_links)
+            found = _find(path, follow_links)
     except CosdaError as error:
         findings.problems.append(str(error))
         return findings
     return _examine(findings, found, workers, progress)
 
 
-def _find(path: Path, follow_links: bool) -> Found:
-    """A benchmark, or else one domain: class folders, loose images, a list or an array file."""
+def _find(path: str | os.PathLike[str], follow_links: bool) -> Found:
+    """A benchmark, or else one domain: class folders, loose images, or a list."""
     try:
         return benchmarks.find(path, follow_links=follow_links)
     except CosdaError:
+        place = locate(path).path
         fence = ANYWHERE if follow_links else None
-        if path.suffix == ".txt" and path.is_file():
-            return Found("one domain", (read_list(path, fence=fence),))
-        if path.suffix == ".csv" and path.is_file():
-            return Found("one domain", (read_csv(path, fence=fence),))
-        if path.is_dir() and readers.layout(path, fence) == "classes":
-            return Found("one domain", (readers.read_folder(path, fence=fence),))
-        if path.is_dir() and not readers.folders_in(path) and readers.layout(path, fence) == "images":
-            return Found("one domain", (readers.read_images(path, fence=fence),))
+        if place.suffix == ".txt" and place.is_file():
+            return Found("one domain", (read_list(place, fence=fence),))
+        if place.is_dir() and readers.layout(place, fence) == "classes":
+            return Found("one domain", (readers.read_folder(place, fence=fence),))
+        if place.is_dir() and not readers.folders_in(place) and readers.layout(place, fence) == "images":
+            return Found("one domain", (readers.read_images(place, fence=fence),))
         raise
 
 
@@ -160,7 +160,7 @@ def _examine(findings: Findings, found: Found, workers: int | None, progress: Pr
         benchmark=found.name,
         protocol="inductive" if inductive else "transductive",
         classes=list(classes),
-        notes=list(notes),
+        notes=[*dict.fromkeys(note for reading in found.readings for note in reading.notes), *notes],
     )
 
 
@@ -171,7 +171,7 @@ def _count(findings: Findings, reading: Reading, classes: tuple[str, ...]) -> No
     present = np.bincount(labels, minlength=len(reading.classes))
     empty = [name for name, count in zip(reading.classes, present, strict=True) if not count]
     missing = [name for name in classes if name not in reading.classes] if reading.classes else []
-    if reading.numbered:  # numbers up to the highest: one that does not occur is missing and not an empty folder
+    if reading.numbered or reading.shared:  # one that does not occur is missing, and not an empty folder
         empty, missing = [], empty + missing
     findings.domains.append(
         DomainFindings(
@@ -180,7 +180,7 @@ def _count(findings: Findings, reading: Reading, classes: tuple[str, ...]) -> No
             labelled=len(labels),
             train=len(domain.train),
             test=len(domain.test),
-            classes=len(reading.classes) - len(empty) - (len(missing) if reading.numbered else 0),
+            classes=int((present > 0).sum()),
             missing=missing,
             empty=empty,
             ignored=dict(domain.ignored),

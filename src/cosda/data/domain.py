@@ -6,7 +6,7 @@ users have is the work of `inputs` and `benchmarks`, decoding pixels that of `ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -46,9 +46,12 @@ class Files:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images that a program or its torch ``Dataset`` holds, not resized yet; ``open`` gives that of a position."""
+    """Images that a program, its torch ``Dataset`` or a table holds, not resized yet.
 
-    open: Callable[[int], Image]
+    ``open`` gives the image of a position, or the bytes of its file.
+    """
+
+    open: Callable[[int], Image | bytes]
     names: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -60,6 +63,14 @@ class Images:
 
 
 Undecoded = Files | Images  # what becomes an array when the network's size is known
+
+
+def part_of(images: Undecoded, kept: Sequence[int]) -> Undecoded:
+    """Only some of the images."""
+    names = tuple(images.names[position] for position in kept)
+    if isinstance(images, Files):
+        return Files(images.root, names)
+    return Images(lambda position: images.open(kept[position]), names)
 
 
 class Items(Protocol):

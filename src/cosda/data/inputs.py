@@ -12,24 +12,26 @@ import numpy as np
 from PIL import Image
 
 from cosda.data import lists, readers
-from cosda.data.arrays import read_arrays, read_npz
+from cosda.data.arrays import read_arrays
+from cosda.data.containers import find_container, locate
 from cosda.data.decode import EXTENSIONS, is_image
 from cosda.data.domain import Domain
 from cosda.data.fence import ANYWHERE, Fence
-from cosda.data.readers import Reading, listed
+from cosda.data.readers import UNNAMED, Reading, listed
 from cosda.data.registry import BENCHMARKS
+from cosda.data.tables import is_dataset
+from cosda.data.tables import read_dataset as read_table
 from cosda.data.torch_dataset import Indexable, as_images, is_tensor, read_dataset
 from cosda.errors import CosdaError, nearest
 
 DataLike = str | os.PathLike[str] | Mapping[str, object] | Indexable | Domain
 
 ACCEPTED = (
-    "Accepted are a folder of images, an image file, a CSV file with a header, an image list (.txt), an .npz file; a "
-    "list of paths, of PIL images or of arrays; an array or tensor of images, uint8 (N, H, W, 3), or of features, "
-    "floats (N, d); a dictionary of such arrays with the keys of an .npz file; a torch Dataset with a length; a "
-    "cosda.Domain."
+    "Accepted are a folder of images, an image file, a CSV file with a header, a parquet file, an image list (.txt), "
+    "an .npz file, a data set that datasets has saved, hf:ORG/NAME; a list of paths, of PIL images or of arrays; an "
+    "array or tensor of images, uint8 (N, H, W, 3), or of features, floats (N, d); a dictionary of such arrays with "
+    "the keys of an .npz file; a torch or Hugging Face Dataset with a length; a cosda.Domain."
 )
-UNNAMED = "data"  # the name of a domain that comes from no file
 
 
 def load_domain(
@@ -46,9 +48,11 @@ def load_domain(
     are classes or not; to rename them changes at most the order. Labels of other data are not even looked at.
 
     Args:
-        data: A folder, an image file, a CSV file with a header (path, label), an image list, an ``.npz`` file; a list
-            of paths, PIL images or arrays; an array or tensor of images or features; a dictionary of them with the keys
-            of an ``.npz`` file; a torch ``Dataset`` of images or (image, label); a `Domain`.
+        data: A folder, an image file, a CSV file with a header (path, label), a parquet file, an image list, an
+            ``.npz`` file, a folder of ``save_to_disk``, ``hf:ORG/NAME``; ``DATA#DOMAIN`` names one of several domains.
+            Or a list of paths, PIL images or arrays; an array or tensor of images or features; a dictionary of them
+            with the keys of an ``.npz`` file; a torch ``Dataset`` of images or (image, label); a ``Dataset`` of
+            ``datasets``; a `Domain`.
         classes: Those of a model. Labels are then positions in this list, matched by name, or by number if they
             have no names.
         labels: Whether to read labels, if there are any.
@@ -75,8 +79,13 @@ def _read(data: DataLike, labels: bool, classes: tuple[str, ...], follow_links: 
     if isinstance(data, Domain):
         return Reading(data if labels else data.without_labels())
     if isinstance(data, str | os.PathLike):
-        with readers.explained(Path(data)):
-            return _read_path(Path(data), labels, classes, ANYWHERE if follow_links else None)
+        place = locate(data)
+        fence = ANYWHERE if follow_links else place.fence
+        with readers.explained(place.path):
+            reading = _read_path(place.path, labels, classes, fence, place.domain)
+            return replace(reading, domain=place.renamed(reading.domain))
+    if is_dataset(data):
+        return _only(read_table(data, UNNAMED, labels), "the data set")
     if isinstance(data, Mapping):
         arrays = {str(key): as_images(value) if is_tensor(value) else np.asarray(value) for key, value in data.items()}
         return _only(read_arrays(arrays, UNNAMED, "the dictionary", labels), "the dictionary")
@@ -105,18 +114,18 @@ def _read_positions(data: Any, labels: bool) -> Reading:
     return read_dataset(data, UNNAMED, labels)
 
 
-def _read_path(path: Path, labels: bool, classes: tuple[str, ...], fence: Fence | None) -> Reading:
+def _read_path(path: Path, labels: bool, classes: tuple[str, ...], fence: Fence | None, domain: str | None) -> Reading:
     if not path.exists():
         siblings = os.listdir(path.parent) if path.parent.is_dir() else []
         raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} {ACCEPTED}")
+    if container := find_container(path, fence):
+        return _only(container.read(path, labels, fence), str(path), domain)
+    if domain is not None:
+        raise CosdaError(f"{path} does not hold domains by name, such as '{domain}'; give the folder of one.")
     if path.is_dir():
         with_classes = labels and readers.layout(path, fence) in ("split", "classes")
         return (readers.read_folder if with_classes else readers.read_images)(path, fence=fence)
     match path.suffix.lower():
-        case ".npz":
-            return _only(read_npz(path, labels), str(path))
-        case ".csv":
-            return lists.read_csv(path, labels, fence)
         case ".txt" if not labels:
             return lists.read_unlabelled_list(path, fence)
         case ".txt":
@@ -129,10 +138,18 @@ def _read_path(path: Path, labels: bool, classes: tuple[str, ...], fence: Fence 
     return readers.read_images(path)
 
 
-def _only(readings: list[Reading], where: str) -> Reading:
+def _only(readings: list[Reading], where: str, wanted: str | None = None) -> Reading:
+    """The domain of that name, or the only one."""
+    names = [reading.domain.name for reading in readings]
+    if wanted is not None:
+        if wanted not in names:
+            raise CosdaError(f"{where} has no domain '{wanted}'.{nearest(wanted, names)} It has: {listed(names)}.")
+        return readings[names.index(wanted)]
     if len(readings) > 1:
-        names = listed([reading.domain.name for reading in readings])
-        raise CosdaError(f"{where} holds several domains ({names}); one is needed here.")
+        raise CosdaError(
+            f"{where} holds several domains ({listed(names)}); one is needed here. Name it: DATA#{names[0]}, in Python "
+            f"cosda.load_benchmark(data)['{names[0]}']."
+        )
     return readings[0]
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -18,13 +19,15 @@ from cosda.data.decode import is_image
 from cosda.data.domain import Files
 from cosda.data.fence import Fence
 from cosda.data.limits import LIST, MIB, check_classes
-from cosda.data.readers import Reading, folders_in, listed, make_reading, numbers
+from cosda.data.readers import Reading, by_domain, folders_in, listed, make_reading, numbers
 from cosda.data.registry import plain
 from cosda.errors import CosdaError
-from cosda.files import read_regular
+from cosda.files import as_text, read_regular
 
 _DIGITS = 18  # of the number of a class, at most
-PATH_COLUMNS, LABEL_COLUMNS = ("path", "image", "file"), ("label", "class")  # of a CSV file
+
+# Columns of tables, by what is in them. file_name is what Hugging Face's image folders have in their metadata.csv.
+PATH_COLUMNS, LABEL_COLUMNS, DOMAIN_COLUMN = ("path", "image", "file", "file_name"), ("label", "class"), "domain"
 
 
 class Line(NamedTuple):
@@ -147,8 +150,8 @@ def _names_of(labels: Mapping[str, int]) -> dict[int, str]:
 # --- CSV files and Python lists ---------------------------------------------------------------------------------------
 
 
-def read_csv(path: Path, labels: bool = True, fence: Fence | None = None) -> Reading:
-    """A CSV file with a header: a column path, image or file, and perhaps one called label or class.
+def read_csv(path: Path, labels: bool = True, fence: Fence | None = None) -> list[Reading]:
+    """A CSV file with a header: a column path, image or file, and perhaps one called label or class, and a domain.
 
     Paths are relative to the file's folder. Labels are names or numbers. Other columns are not read.
     """
@@ -160,31 +163,48 @@ def read_csv(path: Path, labels: bool = True, fence: Fence | None = None) -> Rea
     if where is None:
         raise CosdaError(
             f"{path} has no column with paths. Its header must have {', '.join(PATH_COLUMNS[:-1])} or "
-            f"{PATH_COLUMNS[-1]}, and may have {' or '.join(LABEL_COLUMNS)}; it has: {listed(list(columns))}."
+            f"{PATH_COLUMNS[-1]}, and may have {' or '.join(LABEL_COLUMNS)}, and {DOMAIN_COLUMN}; "
+            f"it has: {listed(list(columns))}."
         )
     label = next((columns[name] for name in LABEL_COLUMNS if name in columns), None) if labels else None
-    files, found = [], []
+    domain = columns.get(DOMAIN_COLUMN)
+    files, found, domains = [], [], []
     for number, row in numbered_rows:
-        if not row[where].strip():
-            raise CosdaError(f"{path}, line {number}: the column '{where}' is empty.")
-        files.append(row[where].strip().replace("\\", "/"))
+        for column in (where, domain):
+            if column is not None and not row[column].strip():
+                raise CosdaError(f"{path}, line {number}: the column '{column}' is empty.")
+        files.append(row[where].strip())
         found.append(row[label].strip() if label else "")
+        domains.append(row[domain].strip() if domain else "")
         if bool(found[-1]) != bool(found[0]):
             raise CosdaError(f"{path}, line {number}: some rows have a label and some have none.")
     if not files:
         raise CosdaError(f"{path} has a header and no rows.")
-    if not any(_is_file(path.parent / file) for file in files):
+    reading = with_columns(of_files(path.stem, path.parent, str(path), files, fence), where, label, domain)
+    if found[0]:
+        # 007 is a name, and so is what has more digits than a number of a class can have
+        numbered = all(word.isdecimal() and len(word) <= _DIGITS and word == str(int(word)) for word in found)
+        reading = reading.with_labels(np.array([int(word) for word in found] if numbered else found), str(path))
+    return by_domain(reading, domains) if domain else [reading]
+
+
+def of_files(name: str, folder: Path, where: str, files: Sequence[str], fence: Fence | None) -> Reading:
+    """The images that a table in a folder names, relative to it; errors say ``where``."""
+    names = tuple(file.replace("\\", "/") for file in files)
+    if not any(_is_file(folder / file) for file in names):
         raise CosdaError(
-            f"the images of {path} were not found: its first one is {files[0]}, looked for below {path.parent}. "
-            f"Write paths relative to the CSV file, or absolute ones."
+            f"the images of {where} were not found: its first one is {names[0]}, looked for below {folder}. "
+            f"Write paths relative to that folder, or absolute ones."
         )
-    (fence or Fence(path.parent)).check_files(Files(path.parent, tuple(files)))
-    reading = make_reading(path.stem, path.parent, tuple(files))
-    if not found[0]:
-        return reading
-    # 007 is a name, and so is what has more digits than a number of a class can have
-    numbered = all(word.isdecimal() and len(word) <= _DIGITS and word == str(int(word)) for word in found)
-    return reading.with_labels(np.array([int(word) for word in found] if numbered else found), str(path))
+    (fence or Fence(folder)).check_files(Files(folder, names))
+    return make_reading(name, folder, names)
+
+
+def with_columns(reading: Reading, image: str, label: str | None, domain: str | None) -> Reading:
+    """The same with a note that says which columns were read."""
+    columns = {"image": image, "label": label, "domain": domain}
+    found = [f"{role} is the column '{as_text(name)}'" for role, name in columns.items() if name is not None]
+    return replace(reading, notes=(*reading.notes, "; ".join(found)))
 
 
 def read_paths(paths: Iterable[str | os.PathLike[str]], name: str) -> Reading:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosda.data.decode import is_image
-from cosda.data.domain import Domain, Files, Index, everything
+from cosda.data.domain import Domain, Files, Index, Undecoded, everything, part_of
 from cosda.data.fence import Fence
 from cosda.data.limits import FOLDERS_DEEP, check_classes
 from cosda.errors import CosdaError
@@ -28,6 +28,7 @@ from cosda.files import as_text
 
 Layout = Literal["split", "classes", "images", "nothing"]
 
+UNNAMED = "data"  # the name of a domain that comes from no file
 _LEAVINGS = ("thumbs.db", "desktop.ini")  # of systems; hidden files such as .DS_Store are passed over anyway
 
 
@@ -38,6 +39,8 @@ class Reading:
     domain: Domain
     classes: tuple[str, ...] = ()
     is_split: bool = False  # whether the data came with a train and a test part
+    shared: bool = False  # whether the class list is that of a whole table, of which a domain may lack some
+    notes: tuple[str, ...] = ()  # how it was read, for `doctor`
 
     def __post_init__(self) -> None:
         check_classes(len(self.classes), self.domain.name)
@@ -93,6 +96,25 @@ def as_texts(array: NDArray[Any], where: str) -> NDArray[Any]:
     except ValueError as error:
         raise CosdaError(f"{where}: names must be text in UTF-8: {error}.") from None
     return array
+
+
+def by_domain(reading: Reading, names: Sequence[str]) -> list[Reading]:
+    """A reading for each name of a domain, of the images that have it; in the order in which they first occur."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for position, name in enumerate(names):
+        groups[name].append(position)
+    whole = reading.domain
+    readings = []
+    for name, positions in groups.items():
+        moved = np.full(len(whole), -1, np.int64)
+        moved[positions] = np.arange(len(positions))
+        train, test = (moved[part][moved[part] >= 0] for part in (whole.train, whole.test))
+        items = (
+            part_of(whole.items, positions) if isinstance(whole.items, Undecoded) else whole.items[np.array(positions)]
+        )
+        labels = None if whole.labels is None else whole.labels[positions]
+        readings.append(replace(reading, domain=Domain(name, items, labels, train, test), shared=True))
+    return readings
 
 
 def numbers(count: int) -> tuple[str, ...]:

@@ -37,4 +37,6 @@ METHODS: Registry[type[Method]] = Registry(
         "edgemix": EdgeMix,
         "gsfda": GSFDA,
     },
+    group="cosda.methods",
+    of=Method,
 )
