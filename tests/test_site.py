@@ -152,6 +152,9 @@ def test_pages_of_the_root_and_linked_files_are_part_of_the_site(site: Path) -> 
     for name in ("REPRODUCED", "CONTRIBUTING", "CHANGELOG"):
         assert Read(site / f"{name}.html").text.count("\n")
     assert "onnxruntime" in Read(site / "examples" / "serve_onnx.py.html").text
+    package = Read(site / "examples" / "my-method.html")
+    assert {"pyprojecttoml", "my_methodpy"} <= package.ids
+    assert "entry-points" in package.text
     front = (site / "index.html").read_text(encoding="utf-8")
     assert 'href="CHANGELOG.html"' in front
 
@@ -183,6 +186,7 @@ def test_links_are_those_of_the_site() -> None:
         ("docs/carry.md", "carry.md", "../REPRODUCED.md", "REPRODUCED.md"),
         ("docs/methods/aad.md", "methods/aad.md", "../carry.md", "../carry.md"),
         ("docs/deploy.md", "deploy.md", "../examples/serve_onnx.py", "examples/serve_onnx.py.md"),
+        ("CONTRIBUTING.md", "CONTRIBUTING.md", "examples/my-method", "examples/my-method.md"),
         ("REPRODUCED.md", "REPRODUCED.md", "docs/figures/bank.svg", "figures/bank.svg"),
         ("docs/models.md", "models.md", "../README.md", "index.md"),
         ("docs/data.md", "data.md", "reference/settings.md", "reference/settings.md"),
