@@ -1,8 +1,8 @@
 """What mkdocs is told of this repository: pages that are made or lie elsewhere, and Markdown as a code host reads it.
 
 A hook of mkdocs (see mkdocs.yml). The site has the pages of docs/, the reference (`tools.reference`), and whatever file
-of the repository a page links to: a page such as CONTRIBUTING.md as it is, a script, a notebook or a folder of scripts as
-a page that shows it. Nothing of this is written to the disk, so none of it can be out of date.
+of the repository a page links to: a page such as CONTRIBUTING.md as it is; a script, a notebook or a folder of scripts
+as a page that shows it. None of this is written to the disk, so it cannot be out of date.
 """
 
 from __future__ import annotations
