@@ -1,4 +1,4 @@
-"""What the documents say is so: links lead somewhere, examples of CONTRIBUTING.md and the first pages run as printed."""
+"""What the documents say is so: links lead somewhere, examples of CONTRIBUTING.md and first pages run as printed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def recipes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     """All recipes, done; for each kind the name of its entry. What they add to registries is taken out again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    chapters = re.findall(r"^### An? (.*?)\n(.*?)(?=^##)", text_of("CONTRIBUTING.md"), re.MULTILINE | re.DOTALL)
+    chapters = re.findall(r"^### An? (.*?)\n(.*?)(?=^##|\Z)", text_of("CONTRIBUTING.md"), re.MULTILINE | re.DOTALL)
     assert [title for title, _ in chapters] == list(REGISTRIES)
     found = {}
     for title, chapter in chapters:

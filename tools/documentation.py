@@ -1,8 +1,8 @@
 """What mkdocs is told of this repository: pages that are made or lie elsewhere, and Markdown as a code host reads it.
 
 A hook of mkdocs (see mkdocs.yml). The site has the pages of docs/, the reference (`tools.reference`), and whatever file
-of the repository a page links to: a page such as CONTRIBUTING.md as it is, a script or a notebook as a page that shows
-it. Nothing of this is written to the disk, so none of it can be out of date.
+of the repository a page links to: a page such as CONTRIBUTING.md as it is; a script, a notebook or a folder of scripts
+as a page that shows it. None of this is written to the disk, so it cannot be out of date.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
@@ -28,12 +29,16 @@ LANGUAGES = {".py": "python", ".sh": "sh", ".toml": "toml", ".yml": "yaml"}
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made, and those that others link to."""
-    for path, text in pages().items():
+    try:
+        made = pages()
+    except ValueError as error:
+        raise PluginError(str(error)) from None
+    for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     seen, waiting = set(), [f"docs/{file.src_uri}" for file in files.documentation_pages()] + ["CHANGELOG.md"]
     while waiting:
         path = waiting.pop()
-        if path in seen or not (ROOT / path).is_file():  # a made page, or a link that mkdocs will complain of
+        if path in seen or not (ROOT / path).exists():  # a made page, or a link that mkdocs will complain of
             continue
         seen.add(path)
         if not path.startswith("docs/"):
@@ -62,7 +67,7 @@ def in_repository(page: str) -> str:
     """The file that a page of the site shows."""
     if (ROOT / "docs" / page).is_file():
         return f"docs/{page}"
-    return page if (ROOT / page).is_file() else page.removesuffix(".md")
+    return page if (ROOT / page).exists() else page.removesuffix(".md")
 
 
 def reached(path: str, target: str) -> str:
@@ -71,13 +76,21 @@ def reached(path: str, target: str) -> str:
 
 
 def shown(path: str) -> str:
-    """A file of the repository as a page."""
-    text, ending = (ROOT / path).read_text(encoding="utf-8"), posixpath.splitext(path)[1]
-    if ending == ".md":
-        return text
-    if ending == ".ipynb":
-        return "\n\n".join(cells(json.loads(text))) + "\n"
-    return f"# {posixpath.basename(path)}\n\n````{LANGUAGES.get(ending, 'text')}\n{text.rstrip()}\n````\n"
+    """A file or folder of the repository as a page."""
+    place = ROOT / path
+    if place.is_dir():
+        parts = [f"## {file.name}\n\n{block(file)}" for file in sorted(place.iterdir()) if file.suffix in LANGUAGES]
+        return "\n\n".join([f"# {place.name}", *parts]) + "\n"
+    if place.suffix == ".md":
+        return place.read_text(encoding="utf-8")
+    if place.suffix == ".ipynb":
+        return "\n\n".join(cells(json.loads(place.read_text(encoding="utf-8")))) + "\n"
+    return f"# {place.name}\n\n{block(place)}\n"
+
+
+def block(file: Path) -> str:
+    """The text of a file as a block of code."""
+    return f"````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text(encoding='utf-8').rstrip()}\n````"
 
 
 def cells(notebook: dict[str, Any]) -> Iterator[str]:
@@ -118,7 +131,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 def relinked(file: str, page: str, target: str) -> str:
     """A link of a file, on the page that shows it."""
     place = reached(file, target)
-    if not (ROOT / place).is_file():
+    if not (ROOT / place).exists():
         return target  # a made page, which only the site has
     return posixpath.relpath(in_site(place), posixpath.dirname(page) or ".")
 

@@ -40,23 +40,23 @@ class Options(TypedDict, total=False):
     """What `cosda.adapt`, `cosda.run_chain` and `cosda.train_source` take by name, as the command line does.
 
     ``settings`` changes any setting, for example ``{"temperature": 0.1, "source.lr": 0.01}``; ``cosda methods NAME``
-    lists them. The others are the most usual ones by a shorter name.
+    lists them. The others are the most usual ones by a shorter name; what is left out is as the preset says.
     """
 
-    settings: Mapping[str, Any]
-    variant: str | None
-    ablation: str | None
-    seed: int
-    select: str
-    carry: str | None
-    epochs: int | None
-    batch_size: int | None
-    edgemix: float | None
-    encoder: str | None
-    weights: str | None
-    freeze_encoder: bool | None
-    precision: str | None
-    size: int | None
+    settings: Mapping[str, Any]  # any setting, by its name
+    variant: str | None  # of the method, such as "paper" or "authors"; None is its first one
+    ablation: str | None  # a part of the method that is left out, such as "no-mi"
+    seed: int  # of all random numbers; 0
+    select: str  # the selection rule: which epoch is handed on; "last"
+    carry: str | None  # the carry rule: what a stage hands on, such as "bank" or "interpolate=0.5"; "last"
+    epochs: int | None  # for each target
+    batch_size: int | None  # images in a batch
+    edgemix: float | None  # share of the image beside its edges, where edges are mixed in
+    encoder: str | None  # of a source model that is trained, such as "lite0"
+    weights: str | None  # file with the encoder's weights, or "pretrained"
+    freeze_encoder: bool | None  # compute features once and train the head alone
+    precision: str | None  # "32", "bf16" or "16" bits
+    size: int | None  # pixels of each side of the input
 
 
 @dataclass(frozen=True)

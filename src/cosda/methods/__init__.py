@@ -19,6 +19,7 @@ from cosda.registry import Registry
 
 __all__ = ["METHODS", "Method"]
 
+# All methods by name; a program adds its own with `METHODS["mine"] = Mine`.
 METHODS: Registry[type[Method]] = Registry(
     "method",
     {
