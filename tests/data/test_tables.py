@@ -146,6 +146,13 @@ def test_labels_are_not_read_where_none_are_wanted(make, tmp_path, monkeypatch):
     assert {"label", "class"} & set(read)
 
 
+def test_a_file_that_was_replaced_is_read_again(tmp_path):
+    path = as_parquet(made(), tmp_path)
+    assert fetch(load_domain(path).items, 0) == png(0)
+    as_parquet(made(first=70), tmp_path)
+    assert fetch(load_domain(path).items, 0) == png(70)
+
+
 def test_a_selection_of_rows_keeps_its_order():
     domain = load_domain(made().select([4, 1, 5]))
     assert domain.labels.tolist() == [1, 1, 2]
@@ -394,10 +401,10 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("COSDA_MAX_UNPACKED_MIB", "1")
     path = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.table({"features": [[0.0] * 300_000]}), path)
-    with pytest.raises(CosdaError, match=r"column features: its .* unpack to .*COSDA_MAX_UNPACKED_MIB"):
+    with pytest.raises(CosdaError, match=r"rows\.parquet: its .* unpack to .*COSDA_MAX_UNPACKED_MIB"):
         load_domain(path)
     parquet.write_table(pyarrow.table({"image": [bytes(3_000_000)]}), path, compression="zstd")
-    with pytest.raises(CosdaError, match="column image: its .* unpack to"):
+    with pytest.raises(CosdaError, match="its .* unpack to"):
         fetch(load_domain(path).items, 0)
 
 
