@@ -1,8 +1,9 @@
-"""What the documents say is so: links lead somewhere, the examples of CONTRIBUTING.md and README.md run as printed."""
+"""What the documents say is so: links lead somewhere, examples of CONTRIBUTING.md and the first pages run as printed."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -28,6 +29,7 @@ from cosda.methods import METHODS
 from cosda.metrics import MEASURES
 from cosda.models.encoders import ENCODERS
 from cosda.records.run import read_run
+from cosda.records.verdict import WORDS
 from cosda.records.writers import WRITERS
 from cosda.report import render_report, write_report
 from cosda.report.figures import FIGURES
@@ -154,6 +156,8 @@ def test_the_recipes_work_together(recipes: dict[str, str], tmp_path: Path) -> N
 def test_the_table_of_recipes_names_the_places() -> None:
     rows = re.findall(r"^\| \[(.*?)\]\(#.*?\) \| (.*?) \| `(.*?): (\w+)` \|", text_of("CONTRIBUTING.md"), re.MULTILINE)
     assert len(rows) == len(REGISTRIES)
+    groups = [f"cosda.{variable.lower()}" for *_, variable in rows]
+    assert [registry.group for registry in REGISTRIES.values()] == groups
     for _, place, file, variable in rows:
         assert variable in (ROOT / "src" / "cosda" / file).read_text(encoding="utf-8")
         if place.startswith("`") and "NAME" not in place:
@@ -201,10 +205,10 @@ def test_the_walk_of_a_run_is_what_a_run_does(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "report.html").is_file()
 
 
-# --- README.md --------------------------------------------------------------------------------------------------------
+# --- README.md and docs/adapt.md --------------------------------------------------------------------------------------
 
 
-def test_the_python_of_the_readme_runs(
+def test_the_python_of_the_first_pages_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -219,10 +223,14 @@ def test_the_python_of_the_readme_runs(
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 4, 9, 9), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
     namespace: dict[str, object] = {"my_classifier": network}
-    blocks = python_blocks(text_of("README.md"))
+    first, *blocks = python_blocks(text_of("README.md") + text_of("docs/adapt.md"))
     assert len(blocks) == 4
+    exec(compile(first, "README", "exec", dont_inherit=True), namespace)
+    assert capsys.readouterr().out.split()[0] in WORDS
+    cosda.load("adapted-model", build=lambda: network)
+    shutil.rmtree("adapted-model")
     for block in blocks:
-        exec(compile(block, "README", "exec", dont_inherit=True), namespace)
+        exec(compile(block, "adapt", "exec", dont_inherit=True), namespace)
     adapted = namespace["adapted"]
     assert isinstance(adapted, nn.Sequential)
     assert adapted.state_dict().keys() == network.state_dict().keys()

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
+import sys
 
 import pytest
 
-from cosda.files import as_text, csv_text, read_regular, safe_name, write_atomically, write_json
+from cosda.errors import CannotWrite, in_words, refusal
+from cosda.files import (
+    as_text,
+    check_file,
+    check_folder,
+    csv_text,
+    own_name,
+    read_regular,
+    safe_name,
+    write_atomically,
+    write_json,
+    writing,
+)
 
 
 def test_bytes_text_and_json_are_written_to_a_path_given_as_text(tmp_path):
@@ -40,8 +54,15 @@ def test_a_function_makes_a_file_or_a_folder(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
+@pytest.fixture
+def no_exchange(monkeypatch):
+    """As on systems that cannot let two folders change places in one step."""
+    monkeypatch.setattr("cosda.files._exchange", lambda one, other: False)
+
+
 @pytest.mark.parametrize("call", ["fsync", "rename", "replace"])
 @pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.usefixtures("no_exchange")
 def test_what_fails_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch, kind, call):
     place = tmp_path / kind
     content = {"file": lambda path: path.write_text("old"), "folder": fill("old")}[kind]
@@ -56,13 +77,14 @@ def test_what_fails_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch, k
         if call == {"file": "rename", "folder": "replace"}[kind]:  # the one that is not used
             write_atomically(place, content)
         else:
-            with pytest.raises(OSError, match="disk full"):
+            with pytest.raises(CannotWrite, match="disk full"):
                 write_atomically(place, other)
     kept = place if kind == "file" else place / "inner" / "file"
     assert kept.read_text() == "old"
     assert os.listdir(tmp_path) == [kind]
 
 
+@pytest.mark.usefixtures("no_exchange")
 def test_a_folder_comes_back_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
     write_atomically(tmp_path / "folder", fill("old"))
     rename, calls = os.rename, []
@@ -74,18 +96,130 @@ def test_a_folder_comes_back_if_the_new_one_cannot_take_its_place(tmp_path, monk
         rename(source, target)
 
     monkeypatch.setattr("cosda.files.os.rename", busy)
-    with pytest.raises(OSError, match="busy"):
+    with pytest.raises(CannotWrite, match="busy"):
         write_atomically(tmp_path / "folder", fill("new"))
     assert (tmp_path / "folder" / "inner" / "file").read_text() == "old"
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path):
-    left = tmp_path / f".folder.{os.getpid()}.tmp"
-    left.mkdir()
-    (left / "half").write_text("")
+def test_what_killed_processes_left_goes_and_what_others_are_writing_stays(tmp_path):
+    begin = own_name(".folder.").removesuffix(str(os.getpid()))
+    for number in (os.getpid(), 2**22 + 1):  # more than Linux ever gives
+        left = tmp_path / f"{begin}{number}.tmp"
+        left.mkdir()
+        (left / "half").write_text("")
+    alive = tmp_path / f"{begin}{os.getppid()}.tmp"
+    alive.mkdir()
     write_atomically(tmp_path / "folder", fill("whole"))
     assert os.listdir(tmp_path / "folder") == ["inner"]
+    assert sorted(os.listdir(tmp_path)) == sorted([alive.name, "folder"])
+
+
+# --- what a system refuses ------------------------------------------------------------------------------------------
+
+REFUSALS = {
+    errno.ENOSPC: "No space left on device. Make room there",
+    errno.EDQUOT: "Make room there",
+    errno.EROFS: "Read-only file system. Choose another place",
+    errno.EACCES: "Permission denied. Choose another place",
+    errno.EIO: "The disk or network drive does not answer. Repeat the command when it does",
+    errno.ESTALE: "does not answer",
+    errno.ENOENT: "is the drive still mounted",
+    errno.EMFILE: "ulimit -n",
+}
+
+
+@pytest.mark.parametrize("number", REFUSALS)
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_refusal_says_where_why_and_what_to_do_and_keeps_what_was_there(tmp_path, monkeypatch, kind, number):
+    place = tmp_path / kind
+    old, new = ({"file": content, "folder": fill(content)}[kind] for content in ("old", "new"))
+    write_atomically(place, old)
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cosda.files.os.fsync", refuse)
+        with pytest.raises(CannotWrite, match=REFUSALS[number]) as caught:
+            write_atomically(place, new)
+    assert str(caught.value).startswith(f"cannot write {place}: ")
+    assert "\n" not in str(caught.value)
+    assert (place if kind == "file" else place / "inner" / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == [kind]
+
+
+def test_libraries_that_speak_of_the_system_in_their_own_way_are_understood(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(CannotWrite, match=r"file/x: Not a directory\. A file stands where a folder must be"),
+        writing(tmp_path / "file" / "x"),
+    ):
+        save_file({"a": torch.zeros(1)}, str(tmp_path / "file" / "x"))
+    for error in (
+        MemoryError(),
+        RuntimeError("CPU: can't allocate memory: you tried"),
+        OSError(12, ""),
+    ):
+        found = refusal(error)
+        assert found is not None
+        assert "--batch-size" in in_words(found)
+    assert refusal(RuntimeError("shapes do not match")) is None
+
+
+def test_other_errors_of_the_content_stay_what_they_are(tmp_path):
+    def wrong(path):
+        path.write_text("half")
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        write_atomically(tmp_path / "file", wrong)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two folders in one step")
+def test_a_folder_is_never_missing_while_it_is_replaced(tmp_path, monkeypatch):
+    write_atomically(tmp_path / "folder", fill("old"))
+    monkeypatch.setattr("cosda.files.os.rename", None)  # putting the old one aside would leave a moment without any
+    write_atomically(tmp_path / "folder", fill("new"))
+    assert (tmp_path / "folder" / "inner" / "file").read_text() == "new"
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_behind_a_link_it_is_the_file_that_is_replaced(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "file")
+    write_atomically(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "file").read_text() == "text"
+    assert os.listdir(tmp_path / "real") == ["file"]
+
+
+def test_what_cannot_be_written_later_is_known_before(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    check_folder(tmp_path / "new" / "below")
+    check_file(tmp_path / "new" / "file")
+    check_file(tmp_path / "file")
+    assert sorted(os.listdir(tmp_path)) == ["file", "pipe"]
+    for check, path, reason in (
+        (check_folder, tmp_path / "file", "is a file"),
+        (check_folder, tmp_path / "file" / "below", "is a file"),
+        (check_file, tmp_path / "file" / "x.csv", "is a file"),
+        (check_file, tmp_path, "Is a directory"),
+        (check_file, tmp_path / "pipe", "a pipe or a device"),
+        (check_folder, tmp_path / ("x" * 300), "File name too long"),
+    ):
+        with pytest.raises(CannotWrite, match=reason):
+            check(path)
+    with pytest.raises(CannotWrite, match=r"are free, and at least .* are needed"):
+        check_folder(tmp_path / "new", needed=2**62)
+    monkeypatch.setattr("cosda.files.os.access", lambda *_: False)  # root may do everything
+    with pytest.raises(CannotWrite, match="Permission denied"):
+        check_folder(tmp_path / "new")
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

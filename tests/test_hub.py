@@ -133,7 +133,9 @@ def test_a_copy_serves_where_nobody_may_be_asked_or_nobody_answers(a_hub, model,
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert Model.from_pretrained("org/model", cache_dir=tmp_path / "mine").key == model.key
     assert len(a_hub.asked) == asked
-    with pytest.raises(CosdaError, match="the model org/model is not on this machine and cannot be fetched: .*offline"):
+    with pytest.raises(
+        CosdaError, match=r"org/model is not on this machine and cannot be fetched: .*offline"
+    ):
         Model.from_pretrained("org/model")
 
 

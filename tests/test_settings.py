@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from cosda.errors import CosdaError, nearest
-from cosda.settings import build, check, parse_value, setting, settings_of
+from cosda.settings import build, check, parse_value, setting, settings_of, shown
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def test_impossible_values_are_refused_with_key_value_place_and_what_is_allowed(
     with pytest.raises(CosdaError) as caught:
         check(KNOWN[key], value, "preset x")
     text = str(caught.value)
-    assert text.startswith(f"preset x: {key} = {value!r} is not possible")
+    assert text.startswith(f"preset x: {key} = {shown(value)} is not possible")
     assert text.endswith(f"it must be {KNOWN[key].allowed}.")
 
 

@@ -48,7 +48,8 @@ def commands(script: Path, folder: Path) -> list[list[str]]:
 
 
 def test_there_are_studies() -> None:
-    assert {path.stem for path in SCRIPTS} == {"ablations", "carry", "bank", "compared", "default", "images"}
+    names = {"ablations", "carry", "bank", "compared", "default", "images", "resnet50"}
+    assert {path.stem for path in SCRIPTS} == names
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

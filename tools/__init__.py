@@ -1,1 +1,1 @@
-"""For developers: what is not part of the package and not run by the tests."""
+"""For developers: the documentation site and its figures, and what is run by hand. Not part of the package."""

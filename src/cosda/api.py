@@ -30,6 +30,7 @@ from cosda.deploy import export as deploy
 from cosda.deploy.export import Exported
 from cosda.distributed import env
 from cosda.errors import CosdaError
+from cosda.files import check_folder
 from cosda.judge.check import compare
 from cosda.judge.monitor import LEAST_ALPHA, Drift, watch
 from cosda.judge.verdict import Judging, record_check
@@ -152,6 +153,8 @@ def adapt_request(
     """`adapt` for a request that is made already."""
     model, machine = request.model, machine or Machine()
     assert model is not None
+    if out is not None:
+        check_folder(out)
     if request.select == "oracle":
         raise CosdaError(
             "adaptation reads no labels, so it cannot be selected by the oracle. Take 'last' or a validator."
@@ -235,6 +238,7 @@ def run_request(
 ) -> Run:
     """`run_chain` for a request that is made already."""
     machine = machine or Machine()
+    check_folder(out)
     benchmark = _benchmark(data, machine)
     plan = make_plan(benchmark, request, machine.cache_folder)
     chosen = {name: benchmark[name] for name in plan.data.domains}
@@ -290,6 +294,7 @@ def train_request(
 ) -> Result:
     """`train_source` for a request that is made already; its one domain is the source."""
     machine, watcher = machine or Machine(), main_watcher(watcher)
+    check_folder(out)
     benchmark = _benchmark(data, machine)
     plan = resolve(Data.of(benchmark, request.domains, machine.cache_folder), request)
     with prepare(plan, {plan.source: benchmark[plan.source]}, machine, watcher) as prepared:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import errno
+import glob
 import hashlib
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import stat
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from cosda.errors import CannotWrite, CosdaError, in_words, refusal
 from cosda.units import amount
 
 Json = dict[str, Any]
+JSON_BYTES = 2**26  # of a file; a tenth of it would be a large one
 
 
 def digest(value: Any) -> str:
@@ -102,6 +107,33 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     return content
 
 
+def read_json(path: str | os.PathLike[str], most: int = JSON_BYTES) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        CosdaError: it cannot be read, or it is no JSON.
+    """
+    try:
+        content = read_regular(path, most)
+    except OSError as error:
+        raise CosdaError(f"{path} cannot be read: {error.strerror or error}.") from None
+    return parse_json(content, str(path))
+
+
+def parse_json(content: bytes | str, where: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        CosdaError: it is no JSON, or its values lie too deep in each other.
+    """
+    try:
+        return json.loads(content if isinstance(content, str) else content.decode("utf-8-sig"))
+    except RecursionError:
+        raise CosdaError(f"{where} is damaged: its values lie too deep in each other.") from None
+    except ValueError as error:  # also of numbers with more digits than Python reads, and of what is no text
+        raise CosdaError(f"{where} is damaged: {error}.") from None
+
+
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
     """Rows as CSV. A cell that a spreadsheet would take for a formula has ``'`` before it; numbers stay as they are."""
     text = io.StringIO()
@@ -118,31 +150,130 @@ def _cell(text: str) -> str:
     return f"'{text}" if _FORMULA.match(text) and not _NUMBERS.fullmatch(text) else text
 
 
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Within the block ``path`` is written: what the system refuses becomes a `CannotWrite` that says what to do."""
+    try:
+        yield
+    except CosdaError:
+        raise
+    except Exception as error:
+        refused = refusal(error)
+        if refused is None:
+            raise
+        raise CannotWrite(f"cannot write {in_words(refused, path)}") from error
+
+
+def check_folder(path: str | os.PathLike[str], needed: int = 0) -> None:
+    """An error, before any work, where files could not be put into a folder afterwards; it need not be there yet.
+
+    Args:
+        path: the folder.
+        needed: bytes that there must be room for at least.
+
+    Raises:
+        CannotWrite: a file is in the way, or it is forbidden, or the disk is too full.
+    """
+    with writing(path):
+        there = next(place for place in (Path(path), *Path(path).absolute().parents) if place.exists())
+        if not there.is_dir():
+            raise OSError(errno.ENOTDIR, f"{there} is a file")
+        if not os.access(there, os.W_OK | os.X_OK):
+            read_only = hasattr(os, "statvfs") and os.statvfs(there).f_flag & os.ST_RDONLY
+            number = errno.EROFS if read_only else errno.EACCES
+            raise OSError(number, os.strerror(number))
+        if (free := shutil.disk_usage(there).free) < needed:
+            raise OSError(errno.ENOSPC, f"{amount(free)} are free, and at least {amount(needed)} are needed")
+
+
+def check_file(path: str | os.PathLike[str]) -> None:
+    """An error, before any work, where a file could not be written afterwards.
+
+    Raises:
+        CannotWrite: a folder or a device is in the way, or its folder cannot be written.
+    """
+    place = Path(path)
+    with writing(path):
+        if place.is_dir():
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if place.exists() and not place.is_file():
+            raise OSError(errno.EINVAL, "it is a pipe or a device and not a file")
+        check_folder(place.resolve().parent)  # a file is replaced as a whole
+
+
 def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], object]) -> Path:
     """Write a file or a folder so that a reader, also after a kill, sees the old one or the whole new one.
 
     Args:
-        path: where it is to be. Folders above it are made.
+        path: where it is to be. Folders above it are made. Behind a link, it is what the link leads to.
         content: the bytes or the text of a file; or a function that makes a file or a folder at the path that it is
             given, which lies beside ``path`` until all of it is on the disk.
+
+    Raises:
+        CannotWrite: the system refuses it. What was there before is still there, and nothing else.
     """
-    path = Path(path)
-    new, old = (path.with_name(f".{path.name}.{os.getpid()}.{suffix}") for suffix in ("tmp", "old"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove(new)  # of a killed process that had the same number
+    given = path = Path(path)
+    with writing(given):
+        if path.is_symlink():
+            path = path.resolve()
+        new, old = (path.with_name(own_name(f".{path.name}.", f".{suffix}")) for suffix in ("tmp", "old"))
+        make_folder(path.parent)
+        sweep(path.parent, f".{path.name}.", ".tmp")
+        try:
+            if callable(content):
+                content(new)
+            else:
+                new.write_bytes(encoded(content) if isinstance(content, str) else content)
+            for part in [*new.rglob("*"), new]:
+                flush(part)
+            _replace(path, new, old)
+            flush(path.parent)
+        finally:
+            with suppress(OSError):  # where a drive is gone, the reason matters more than what is left there
+                _remove(new)
+    return given
+
+
+def own_name(begin: str, end: str = "") -> str:
+    """The name of a file that belongs to this process of this machine."""
+    return f"{begin}{digest(platform.node())}-{os.getpid()}{end}"
+
+
+def sweep(folder: Path, begin: str, end: str = "") -> None:
+    """Remove what has an `own_name` of this machine's processes that are dead, or of this one."""
+    begin = own_name(begin).removesuffix(str(os.getpid()))
+    for left in folder.glob(f"{glob.escape(begin)}*{glob.escape(end)}"):
+        number = left.name[len(begin) : len(left.name) - len(end)]
+        if number.isdecimal() and not _is_alive(int(number)):
+            _remove(left)
+
+
+def _is_alive(process: int) -> bool:
+    """Whether there is another process of this number; where nobody can tell, there is."""
+    if process == os.getpid():
+        return False
+    if os.name != "posix":
+        return True
     try:
-        if callable(content):
-            content(new)
-        else:
-            new.write_bytes(content.encode() if isinstance(content, str) else content)
-        for file in [new, *new.rglob("*")]:
-            if file.is_file():
-                flush(file)
-        _replace(path, new, old)
-        flush(path.parent)
-    finally:
-        _remove(new)
-    return path
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it; their names are on the disk when this returns."""
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        flush(made.parent)
+
+
+def encoded(text: str) -> bytes:
+    """A text as UTF-8. What is no letter, as names of files may hold it, becomes an escape that JSON knows."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def flush(path: Path) -> None:
@@ -154,17 +285,24 @@ def flush(path: Path) -> None:
             return
         raise
     try:
-        with suppress(OSError) if path.is_dir() else nullcontext():
-            os.fsync(opened)
+        os.fsync(opened)
+    except OSError as error:
+        if not (path.is_dir() and error.errno in _NOT_OF_FOLDERS):
+            raise
     finally:
         os.close(opened)
 
 
+_NOT_OF_FOLDERS = {errno.EINVAL, errno.EACCES, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
 def _replace(path: Path, new: Path, old: Path) -> None:
-    """Rename what is finished. A folder cannot replace another one at once, so the old one is put aside first."""
+    """Rename what is finished. Where the system cannot exchange two folders at once, the old one is put aside first."""
     if not (new.is_dir() and path.exists()):
         os.replace(new, path)
         return
+    if _exchange(new, path):
+        return  # what now is called new is the old one, which the caller removes
     path.rename(old)
     try:
         new.rename(path)
@@ -172,6 +310,16 @@ def _replace(path: Path, new: Path, old: Path) -> None:
         old.rename(path)
         raise
     _remove(old)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two names change places in one step; False where the system cannot do that."""
+    try:
+        rename = ctypes.CDLL(None).renameat2  # Linux alone has it
+    except (AttributeError, OSError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
 def _remove(path: Path) -> None:

@@ -179,6 +179,8 @@ MEASURES: Registry[Measure] = Registry(
             short=False,
         ),
     },
+    group="cosda.measures",
+    of=Measure,
 )
 
 

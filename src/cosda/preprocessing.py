@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal
 
-from cosda.errors import CosdaError, nearest
+from cosda.errors import CosdaError
+from cosda.settings import typed
 
 Profile = Literal["cosda", "shot"]
 NEEDED = ("size", "mean", "std")  # a model file must say them
@@ -60,24 +61,20 @@ class Preprocessing:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Preprocessing:
+    def from_json(cls, values: Mapping[str, Any], where: str = "a model file") -> Preprocessing:
         """The reverse of `as_json`; an unknown key is an error, and so is a missing one that a network depends on.
 
         Were a default taken, the network would see something else than it was trained on.
         """
-        known = {field.name for field in fields(cls)}
-        if not isinstance(values, Mapping):
-            raise CosdaError(f"preprocessing must have the keys {', '.join(NEEDED)}, and is {type(values).__name__}.")
-        for key in values:
-            if key not in known:
-                raise CosdaError(f"preprocessing has no setting '{key}'.{nearest(key, known)}")
-        if missing := [key for key in NEEDED if key not in values]:
-            raise CosdaError(
-                f"preprocessing lacks {', '.join(missing)}. Without them nobody knows what the network was trained on: "
-                "write in what it had in training, or save the model again."
-            )
-        as_tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return cls(**as_tuples)
+        if isinstance(values, Mapping) and (missing := [key for key in NEEDED if key not in values]):
+            known = {field.name for field in fields(cls)}
+            if values.keys() <= known:
+                raise CosdaError(
+                    f"{where}: preprocessing lacks {', '.join(missing)}. Without them nobody knows what the network "
+                    "was trained on: write in what it had in training, or save the model again."
+                )
+        found: Preprocessing = typed(cls, values, where, "preprocessing")
+        return found
 
 
 IMAGENET = Preprocessing()

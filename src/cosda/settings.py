@@ -1,7 +1,7 @@
 """Settings are dataclasses whose fields say what exists: type, default, allowed range, a sentence, the symbol.
 
 This file turns text and TOML values into them, and every wrong key or value into an error that names the key, the
-nearest known one and what is allowed.
+nearest known one and what is allowed. What files hold is read by its type in the same way (`typed`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from cosda.errors import CosdaError, nearest
+from cosda.files import as_text
 
 T = TypeVar("T")
+SHOWN = 80  # characters of a value in a message
 
 
 def setting(
@@ -60,7 +62,10 @@ class Setting:
             inner = dataclasses.replace(self, kind=next(a for a in arguments if a is not type(None)))
             return f"{inner.allowed}, or 'none'"
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-        text = "two numbers [start, end]" if origin is tuple else words.get(self.kind, str(self.kind))
+        if origin is tuple:
+            text = "a list" if Ellipsis in arguments else "two numbers [start, end]"
+        else:
+            text = words.get(self.kind, "a group of values by name")
         if self.low is not None and self.high is not None:
             return f"{text} from {self.low:g} to {self.high:g}"
         if self.low is not None:
@@ -86,7 +91,16 @@ def check(one: Setting, value: Any, where: str) -> Any:
     except CosdaError as error:
         raise CosdaError(f"{where}: {error}") from None
     except (OverflowError, TypeError, ValueError):
-        raise CosdaError(f"{where}: {one.key} = {value!r} is not possible; it must be {one.allowed}.") from None
+        raise CosdaError(f"{where}: {one.key} = {shown(value)} is not possible; it must be {one.allowed}.") from None
+
+
+def shown(value: Any) -> str:
+    """Any value for a message, cut short."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # a number of more digits than Python writes
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _convert(one: Setting, kind: Any, value: Any) -> Any:
@@ -134,5 +148,97 @@ def parse_value(text: str) -> Any:
     """Read the right-hand side of ``--set key=value`` as TOML; a bare word is a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (RecursionError, ValueError):  # too many brackets or digits; what is no TOML is a ValueError too
         return text
+
+
+# --- Values of files --------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What a number in a file may be: ``Annotated[int, Range(0)]``."""
+
+    low: float | None = None
+    high: float | None = None
+
+
+def typed(kind: Any, value: Any, where: str, key: str = "") -> Any:
+    """A value out of a file as its type says that it is, in all its parts.
+
+    Dataclasses and lists (as tuples) are made anew, and a name that a dataclass does not have is an error. A
+    ``TypedDict`` may have other names than its own, which stay as they are. Ranges are those of `setting` and `Range`.
+    Texts are such as can be shown (`as_text`).
+
+    Args:
+        kind: a type; one that is not known here is taken as it is.
+        value: plain values, as JSON has them.
+        where: the file, for errors.
+        key: the value's place in the file, for errors.
+
+    Raises:
+        CosdaError: it is something else; the message names the place, what is there, and what is allowed.
+
+    Example:
+        >>> typed(tuple[int, ...], [1, 2], "a.json")
+        (1, 2)
+    """
+    low = high = None
+    if get_origin(kind) is Annotated:
+        kind, *ranges = get_args(kind)
+        low = next((each.low for each in ranges if each.low is not None), None)
+        high = next((each.high for each in ranges if each.high is not None), None)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        if value is None:
+            return None
+        inner = next(a for a in arguments if a is not type(None))
+        return typed(Annotated[inner, Range(low, high)], value, where, key)
+    one = Setting(key or "the value", kind, None, "", "", low, high)
+    if dataclasses.is_dataclass(kind) or is_typeddict(kind):
+        return _fields(kind, _mapping(one, value, where), where, key)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        values = _mapping(one, value, where)
+        return {name: typed(arguments[1], each, where, _below(key, name)) for name, each in values.items()}
+    if origin is tuple and Ellipsis in arguments:
+        if not isinstance(value, list | tuple):
+            raise CosdaError(f"{where}: {one.key} = {shown(value)} is not possible; it must be a list.")
+        return tuple(typed(arguments[0], each, where, f"{key}[{place}]") for place, each in enumerate(value))
+    if kind not in (bool, int, float, str) and origin not in (Literal, tuple):
+        return value
+    found = check(one, value, where)
+    return as_text(found) if kind is str else found
+
+
+def _mapping(one: Setting, value: Any, where: str) -> Mapping[str, Any]:
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return value
+    raise CosdaError(f"{where}: {one.key} = {shown(value)} is not possible; it must be a group of values by name.")
+
+
+def _fields(kind: Any, values: Mapping[str, Any], where: str, key: str) -> Any:
+    hints = get_type_hints(kind, include_extras=True)
+    if is_typeddict(kind):
+        needed = kind.__required_keys__
+    else:
+        items = dataclasses.fields(kind)
+        hints = {item.name: _with_range(hints[item.name], item.metadata) for item in items}
+        needed = {item.name for item in items if item.default is MISSING and item.default_factory is MISSING}
+        for name in values:
+            if name not in hints:
+                raise CosdaError(
+                    f"{where}: there is no '{_below(key, name)}'.{nearest(name, hints)} Known: {', '.join(hints)}."
+                )
+    if missing := [_below(key, name) for name in hints if name in needed and name not in values]:
+        raise CosdaError(f"{where}: there is no {', '.join(missing)}.")
+    found = {name: typed(hints[name], each, where, _below(key, name)) for name, each in values.items() if name in hints}
+    return {**values, **found} if is_typeddict(kind) else kind(**found)
+
+
+def _with_range(kind: Any, metadata: Mapping[str, Any]) -> Any:
+    low, high = metadata.get("low"), metadata.get("high")
+    return kind if low is None and high is None else Annotated[kind, Range(low, high)]
+
+
+def _below(key: str, name: str) -> str:
+    return f"{key}.{name[:SHOWN]}" if key else name[:SHOWN]

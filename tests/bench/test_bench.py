@@ -424,6 +424,7 @@ def test_ctrl_c_and_kill_stop_everything_at_once(sent: signal.Signals, vectors: 
         os.killpg(process.pid, sent)  # as a terminal does it: to the command and to its workers
     else:
         process.send_signal(sent)
+    process.send_signal(sent)  # once more, while the first one is obeyed
     _, stderr = process.communicate(timeout=HANG)
     assert process.returncode == 128 + sent
     assert not list(temporary.glob("cosda-*"))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from cosda.errors import CosdaError
 from cosda.run.machine import Machine
 from waiting import HANG, ended, wait_until
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'cosda[ray]'")
+if find_spec("ray") is None:
+    pytest.skip("Ray is not installed: pip install 'cosda[ray]'", allow_module_level=True)
 
 
 def test_a_cluster_on_this_machine_gives_the_same_bits(vectors: str, undisturbed: Path, tmp_path: Path) -> None:
@@ -139,9 +141,45 @@ class Notes(Onlooker):
         self.texts.append(text)
 
 
-def test_a_node_that_does_not_answer(vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ray
+def family(process: int) -> Iterator[int]:
+    """A process, those that it started, and so on."""
+    yield process
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in read(children).split():
+            yield from family(int(child))
 
+
+def listening(process: int) -> Iterator[str]:
+    """The addresses, in hexadecimal, at which a process waits for connections."""
+    found = {}
+    for kind in ("tcp", "tcp6"):
+        for line in read(Path(f"/proc/{process}/net/{kind}")).splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A":
+                found[f"socket:[{inode}]"] = local.partition(":")[0]
+    for file in Path(f"/proc/{process}/fd").glob("*"):
+        with suppress(OSError):
+            if (name := str(file.readlink())) in found:
+                yield found[name]
+
+
+# 127.0.0.1, as Linux writes it, and the same as an address of IPv6.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+def test_a_node_that_does_not_answer_and_is_open_to_this_machine_alone(
+    vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray, listened, addresses = _import_ray(alone=True), {}, ray_engine._addresses
+
+    def look(ray: Any) -> list[str]:
+        """What is called when the cluster is there."""
+        for process in family(os.getpid()):
+            for address in listening(process):
+                listened.setdefault(address, set()).add(read(Path(f"/proc/{process}/comm")).strip())
+        return addresses(ray)
+
+    monkeypatch.setattr(ray_engine, "_addresses", look)
     monkeypatch.setattr(ray_engine, "NEWS_SECONDS", 0.001)
     monkeypatch.setattr(ray_engine, "HANG_SECONDS", 0.003)
     jobs, notes = jobs_of(vectors, "source", "one>two", changes=LONGER), Notes()
@@ -149,6 +187,9 @@ def test_a_node_that_does_not_answer(vectors: str, tmp_path: Path, monkeypatch: 
         run_jobs(jobs, tmp_path, Resources("ray", workers=1), onlooker=notes)
     assert len(notes.texts) == 2
     assert "waiting for an answer of the cluster's nodes" in notes.texts[0]
+    if Path("/proc/net/tcp").exists():
+        assert set(listened) <= LOOPBACK, listened
+        assert {"gcs_server", "raylet"} <= set().union(*listened.values())
     assert not ray.is_initialized()
     assert not list(tmp_path.glob(".cosda-*"))
 

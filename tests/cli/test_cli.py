@@ -18,7 +18,7 @@ from cosda.cli.commands import COMMANDS
 from cosda.models.experts import IN_MEMORY
 from cosda.records.run import find_runs
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 QUICK = ["--epochs", "1", "--size", "16", "--encoder", "small", "--set", "source.epochs=2", "--set", "bottleneck=8"]
 QUICK[-1] = "network.bottleneck=8"
 
@@ -268,12 +268,15 @@ def test_help_loads_nothing_heavy() -> None:
     assert not HEAVY & set(done.stderr.split())
 
 
-def readme_commands() -> list[str]:
-    lines = README.read_text().splitlines()
+def commands_of(page: str) -> list[str]:
+    lines = (ROOT / page).read_text().splitlines()
     return [line.strip().split("  ")[0].split(" #")[0] for line in lines if line.startswith("    cosda ")]
 
 
-def test_every_command_in_the_readme_runs(cosda, monkeypatch: pytest.MonkeyPatch, photos: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/adapt.md", "docs/run.md"])
+def test_every_command_of_these_pages_runs(
+    cosda, monkeypatch: pytest.MonkeyPatch, photos: Path, tmp_path: Path, page: str
+) -> None:
     """As printed, on small data, with fewer epochs and a smaller network where a command trains one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
@@ -292,10 +295,13 @@ def test_every_command_in_the_readme_runs(cosda, monkeypatch: pytest.MonkeyPatch
         "source": ["--epochs", "1", "--encoder", "small", "--size", "16"],
     }
     monkeypatch.setenv("WANDB_MODE", "offline")
-    commands = readme_commands()
-    assert len(commands) > 8
+    commands = commands_of(page)
+    assert len(commands) > 5
     for command in commands:
         made = dict(zip(("RUN_A", "RUN_B"), sorted(Path("runs").glob("digits-cosda-*")), strict=False))
         words = [str(made.get(word, word)) for word in shlex.split(command)[1:]]
+        if words[0] == "demo":  # the wheel's test runs it
+            continue
         answer = cosda(*words, *quick.get(words[0], []))
-        assert answer.code == 0, f"{command}: {answer.err}"
+        answers = {0, 4, 5} if words[0] == "monitor" else {0}
+        assert answer.code in answers, f"{command}: {answer.err}"

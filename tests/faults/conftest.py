@@ -1,4 +1,4 @@
-"""How many cases there are, and who does them."""
+"""How many cases there are, who does them, and with what."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import CASES
+from events import SMALL, Events
 from hypothesis import HealthCheck, settings
+from PIL import Image
 from server import Server
 
 from benches import write_vectors
@@ -49,3 +51,35 @@ def models(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     small = ("--encoder", "small", "--size", "16")
     server.run("source", root / "images.npz", "--model", root / "images", *few, *small).check([0])
     return {"features": root / "features", "images": root / "images"}
+
+
+@pytest.fixture(scope="session")
+def events() -> Iterator[Events]:
+    """One process that forks for each command whose writing is looked at."""
+    if sys.platform != "linux":
+        pytest.skip("which file a number stands for is read from /proc")
+    process = Events()
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def made(events: Events, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model of images, the run that made it, and data."""
+    root = tmp_path_factory.mktemp("made")
+    write_vectors(root / "vectors.npz")
+    for name in ("one", "two"):
+        _write_images(root / "photos" / name)
+    words = ("source", root / "photos", "--domain", "one", "--model", root / "model", "--out", root / "runs")
+    network = ("--encoder", "small", "--size", "16", "--cache", root / "cache", *SMALL)
+    events.run(root, *words, *network).check()
+    return root
+
+
+def _write_images(folder: Path) -> None:
+    """Of three classes."""
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        (folder / "abc"[number % 3]).mkdir(parents=True, exist_ok=True)
+        pixels = np.clip(rng.normal(0, 30, (16, 16, 3)) + 120 * np.eye(3)[number % 3] + 60, 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / "abc"[number % 3] / f"{number}.png")

@@ -107,6 +107,17 @@ def test_a_stopped_training_stays_rejected_whatever_labels_say() -> None:
 # --- Adaptations ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("validate", [0, 7])
+def test_more_images_than_are_looked_at_after_each_epoch(model: cosda.Model, validate: int) -> None:
+    """As in a domain of more than a thousand: the guard sees a part of what the verdict sees, or nothing."""
+    settings = {"epochs": 4, "batch_size": 8, "adapt.validate": validate}
+    found = cosda.adapt(model, tiny_domain("two", seed=1), "aad", settings=settings).verdict
+    assert found is not None
+    assert found.images == 20
+    assert found.before is not None
+    assert len(found.before.classes) == 3
+
+
 def test_an_adaptation_leaves_its_verdict_and_images(model: cosda.Model, tmp_path: Path) -> None:
     result = cosda.adapt(model, tiny_benchmark()["two"], "aad", out=tmp_path, check=tiny_benchmark()["two"], **QUICK)
     verdict = read_verdict(result.run.path)

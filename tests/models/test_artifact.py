@@ -126,7 +126,7 @@ def test_a_failed_save_leaves_nothing_behind(model, tmp_path, monkeypatch) -> No
         raise OSError("disk full")
 
     monkeypatch.setattr("cosda.models.artifact.os.fsync", full)
-    with pytest.raises(CosdaError, match=r"cannot be written to .*model: disk full"):
+    with pytest.raises(CosdaError, match=r"cannot write .*model: disk full"):
         model.save(tmp_path / "model", overwrite=True)
     assert {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()} == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]

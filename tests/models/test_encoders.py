@@ -14,7 +14,7 @@ from cosda.models.network import same_weights
 from cosda.run.machine import Machine
 from tiny import tiny_benchmark
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 
 @pytest.fixture
@@ -164,14 +164,14 @@ def test_architecture_builds_and_survives_json() -> None:
     output = again.build().eval()(torch.zeros(2, 6))
     assert output.features.shape == (2, 4)
     assert output.logits.shape == (2, 3)
-    with pytest.raises(CosdaError, match=r"no 'clases'. Did you mean 'classes'"):
+    with pytest.raises(CosdaError, match=r"no 'architecture.clases'. Did you mean 'classes'"):
         Architecture.from_json({"clases": 3})
 
 
 def test_preprocessing_survives_json_and_checks_itself() -> None:
     preprocessing = Preprocessing(size=32, profile="shot", flip=False)
     assert Preprocessing.from_json(json.loads(json.dumps(preprocessing.as_json()))) == preprocessing
-    with pytest.raises(CosdaError, match="'cosda' or 'shot'"):
+    with pytest.raises(CosdaError, match=r"preprocessing.profile = 'other' .* one of cosda, shot"):
         Preprocessing.from_json({**preprocessing.as_json(), "profile": "other"})
     with pytest.raises(CosdaError, match="positive"):
         Preprocessing(std=(0.0, 1.0, 1.0))
@@ -231,8 +231,8 @@ def test_a_family_from_outside_reads_what_follows_its_prefix(monkeypatch) -> Non
         build_encoder("mine/a", "pretrained")
 
 
-def test_every_encoder_has_a_title_and_its_place_in_the_readme() -> None:
-    text = README.read_text(encoding="utf-8")
+def test_every_encoder_has_a_title_and_its_place_in_the_docs() -> None:
+    text = PAGE.read_text(encoding="utf-8")
     for name, entry in ENCODERS.items():
         assert entry.title
         assert f"`{name}`" in text

@@ -136,7 +136,7 @@ def test_a_later_stage_goes_on_from_the_model_that_it_began_with(
 def test_a_checkpoint_does_not_repeat_the_model_that_the_stage_began_with(tmp_path: Path) -> None:
     folder = interrupted(tmp_path, 2)
     stored = load_checkpoint(folder / "checkpoint" / "last.safetensors")
-    assert set(stored) == {"stage", "training", "best", "along", "records"}
+    assert set(stored) == {"stage", "training", "best", "along", "stopped", "diverged", "records"}
 
 
 @pytest.mark.parametrize("trouble", ["lost", "damaged"])

@@ -19,4 +19,6 @@ ENGINES: Registry[type[Engine]] = Registry(
         "local": LocalEngine,
         "ray": RayEngine,
     },
+    group="cosda.engines",
+    of=Engine,
 )

@@ -29,7 +29,7 @@ from cosda.data.cache import content_key, pack_path
 from cosda.data.domain import Domain, Undecoded, everything, part_of
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model
-from cosda.records.run import read_run
+from cosda.records.run import read_whole_run
 from cosda.records.timing import read_timing, seconds_per_image
 from cosda.run.chain import execute
 from cosda.run.features import features_path
@@ -91,11 +91,12 @@ class Costs(dict[str, list[float]]):
     def learn(self, folder: Path, threads: int | None = None) -> None:
         """Take in a finished folder; nothing where it is damaged, or had another number of threads."""
         try:
-            run = read_run(folder)
-        except CosdaError:
+            run = read_whole_run(folder)
+            kind = kind_of(run.config)
+        except (CosdaError, KeyError):  # a setting that older versions did not have
             return
         if run.done is not None and threads in (None, run.environment.get("threads")):
-            self.setdefault(kind_of(run.config), []).append(seconds_per_image(run.timing) or 0.0)
+            self.setdefault(kind, []).append(seconds_per_image(run.timing) or 0.0)
 
     def image(self, kind: str) -> float:
         """The median of a kind where it is known, else of all that train anything."""

@@ -7,7 +7,9 @@ last epoch. Ray is not asked to try again: `drive` does that in the same way for
 from __future__ import annotations
 
 import os
+import secrets
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -18,6 +20,7 @@ from cosda.bench.local import cores_here
 from cosda.bench.scheduler import Ended, Engine, Resources, Say
 from cosda.bench.worker import Answer, Work, do_work
 from cosda.errors import CosdaError
+from cosda.files import own_name, sweep
 from cosda.units import duration
 
 if TYPE_CHECKING:  # these load torch
@@ -82,7 +85,8 @@ class RayEngine(Engine):
     @classmethod
     def open(cls, resources: Resources, out: Path, machine: Machine, say: Say) -> RayEngine:
         """Join the cluster at the address, or start one on this machine that ends with the command."""
-        ray, address = _import_ray(), resources.address
+        address = resources.address
+        ray = _import_ray(alone=address is None)
         options: dict[str, Any] = {}
         if address is None:
             cpus = cls.slots(resources, out, machine) * resources.cores
@@ -94,6 +98,11 @@ class RayEngine(Engine):
         except Exception as error:  # Ray's own errors here have no class in common
             raise _no_cluster(address or "local", str(error).strip().splitlines()[0]) from None
         engine = cls(ray, resources, out, machine)
+        if address is None and (open_to := [node for node in _addresses(ray) if node != LOOPBACK]):
+            say(
+                f"Ray was loaded before cosda, so the cluster that starts here listens on {', '.join(open_to)} and not "
+                f"on this machine alone. Set {ALONE}=0 before Ray is loaded."
+            )
         try:
             engine.check_nodes(say)
         except BaseException:
@@ -209,15 +218,8 @@ class RayEngine(Engine):
 
 def _new_token(out: Path) -> Path:
     """A file that this command alone has written; those of commands that were killed on this machine go."""
-    begin = f".cosda-{os.uname().nodename}-"
-    for old in out.glob(f"{begin}*"):
-        try:
-            os.kill(int(old.name.removeprefix(begin)), 0)
-        except (ValueError, ProcessLookupError):
-            old.unlink(missing_ok=True)
-        except PermissionError:  # it is alive and somebody else's
-            continue
-    token = out / f"{begin}{os.getpid()}"
+    sweep(out, ".cosda-")
+    token = out / own_name(".cosda-")
     token.touch()
     return token
 
@@ -236,6 +238,10 @@ def _run(place: Place, work: Work) -> Answer:
     return Answer(complaint) if complaint else do_work(work)
 
 
+def _addresses(ray: Any) -> list[str]:
+    return [str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]]
+
+
 def _death(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"Ray says {type(error).__name__}" + (f": {lines[0]}" if lines else "")
@@ -249,7 +255,23 @@ def _listed(versions: dict[str, str]) -> str:
     return " and ".join(f"{name} {number}" for name, number in versions.items())
 
 
-def _import_ray() -> Any:
+ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: a cluster of one machine, as Ray has it there and not on Linux
+LOOPBACK = "127.0.0.1"
+TOKEN = "RAY_AUTH_TOKEN"
+_OWN_TOKEN = secrets.token_hex(32)
+
+
+def _import_ray(alone: bool = False) -> Any:
+    """Ray, made ready to join a cluster; or to start one here that is ``alone``: nobody else can reach or use it."""
+    if alone:
+        # Ray gives a node an address that other machines see, whatever one asks for, and then listens on all of them.
+        if "ray" not in sys.modules:
+            os.environ.setdefault(ALONE, "0")
+        # Who has an account here needs this word. Ray would write one into the user's home folder, for all to read.
+        if "RAY_AUTH_TOKEN_PATH" not in os.environ:
+            os.environ.setdefault(TOKEN, _OWN_TOKEN)
+    elif os.environ.get(TOKEN) == _OWN_TOKEN:  # of a cluster that has ended
+        del os.environ[TOKEN]
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # says nothing to anybody
     # A cluster that starts here: its workers are no less urgent than those of the engine `local`. Ray would let them
     # come last, and on a busy machine they would then hardly ever come.

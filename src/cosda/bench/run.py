@@ -14,7 +14,8 @@ from cosda.bench.scheduler import Resources, drive
 from cosda.bench.tasks import make_tasks
 from cosda.distributed import env
 from cosda.errors import CosdaError
-from cosda.records.run import Run, read_run
+from cosda.files import check_folder, make_folder, writing
+from cosda.records.run import REPAIR, Run, read_any_run
 from cosda.run.machine import Machine
 
 
@@ -45,7 +46,9 @@ def run_jobs(
     tasks = make_tasks(jobs, out, machine.cache_folder)
     board = Board(tasks, onlooker)
     if board.waiting:
-        out.mkdir(parents=True, exist_ok=True)
+        check_folder(out)
+        with writing(out):
+            make_folder(out)
         with closing(engine_class.open(resources, out, machine, onlooker.note)) as engine:
             onlooker.begin(board)
             try:
@@ -53,4 +56,11 @@ def run_jobs(
             finally:
                 onlooker.end()
     failed = {task.job: reason for task, reason in board.failed.items()}
-    return Outcome([read_run(task.path) for task in tasks if task not in board.failed], failed)
+    runs: list[Run] = []
+    for task in tasks:
+        run = None if task in board.failed else read_any_run(task.path)
+        if run is not None and run.damage:
+            failed[task.job] = f"{run.damage} {REPAIR}"
+        elif run is not None:
+            runs.append(run)
+    return Outcome(runs, failed)

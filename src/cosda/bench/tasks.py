@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ from cosda.bench.jobs import Chain, Job
 from cosda.config.plan import Plan
 from cosda.config.request import Data
 from cosda.config.resolve import resolve
+from cosda.errors import CannotWrite
 from cosda.files import write_json
 from cosda.records.timing import read_timing
 from cosda.run.source import source_path
@@ -43,7 +45,7 @@ class Task:
 
     def reached(self) -> tuple[Place, Place]:
         """The last finished epoch of the source model and of the run: what grows as long as there is progress."""
-        return _last_epoch(self.source), _last_epoch(self.path)
+        return _last_epoch(self.source, 1), _last_epoch(self.path, len(self.plan.data.domains))
 
     def progress(self) -> str:
         """Where the run is now, in words."""
@@ -62,7 +64,8 @@ class Task:
     def remember_failure(self, reason: str) -> None:
         """Leave the reason beside what there is of the run; it goes when the run is tried again."""
         if self.path.exists():
-            write_json(self.path / "failed.json", {"reason": reason})
+            with suppress(CannotWrite):  # perhaps that is why it failed; the others go on
+                write_json(self.path / "failed.json", {"reason": reason})
 
     def forget_failure(self) -> None:
         """The run is tried again."""
@@ -81,6 +84,7 @@ def make_tasks(jobs: Sequence[Job], out: Path, cache: Path | None) -> list[Task]
     return tasks
 
 
-def _last_epoch(folder: Path) -> Place:
+def _last_epoch(folder: Path, stages: int) -> Place:
     """The furthest stage and epoch that has been timed."""
-    return max(((facts["stage"], facts["epoch"]) for facts in read_timing(folder)), default=NOWHERE)
+    timed = ((facts["stage"], facts["epoch"]) for facts in read_timing(folder))
+    return max((place for place in timed if place[0] < stages), default=NOWHERE)

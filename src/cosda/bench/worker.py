@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cosda.errors import CosdaError
+from cosda.errors import CosdaError, in_words, refusal
 from cosda.watch import Watcher
 
 if TYPE_CHECKING:  # these load torch, which only the process that works needs
@@ -57,6 +57,7 @@ def do_work(work: Work) -> Answer:
             )
     except CosdaError as error:
         return Answer(str(error), notes.texts)
-    except Exception:
-        return Answer(traceback.format_exc(), notes.texts)
+    except Exception as error:
+        refused = refusal(error)
+        return Answer(in_words(refused) if refused else traceback.format_exc(), notes.texts)
     return Answer("", notes.texts)

@@ -30,6 +30,8 @@ CARRY_RULES: Registry[type[CarryRule]] = Registry(
         "auto": Auto,
         "bank": Bank,
     },
+    group="cosda.carry_rules",
+    of=CarryRule,
 )
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from typing import Annotated
 
 import typer
 
 from cosda import __version__
 from cosda.distributed import env
-from cosda.errors import CosdaError
+from cosda.errors import CosdaError, in_words, refusal
+from cosda.files import writing
 from cosda.run.memory import keep_freed_memory
 
 
@@ -66,25 +68,58 @@ GRACE = 30.0  # seconds in which torchrun ends this process, if rank 0 has faile
 
 
 def run_program(app: typer.Typer) -> None:
-    """Run the command line: code 2 for a wrong request, 130 for Ctrl-C, 143 for `kill`, never a traceback for these."""
+    """Run the command line: code 2 for a wrong request or what the system refuses, 130 for Ctrl-C, 143 for `kill`.
+
+    None of these has a traceback.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of few letters shows the others as escapes
         sys.stdout.reconfigure(errors="backslashreplace")
     rank = env.place().rank
-    if env.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # and so workers and temporary files go too
+    _hear_once()
     keep_freed_memory()
     try:
         with redirect_stdout(io.StringIO()) if rank else nullcontext():  # results are printed once
             _act(app)
-    except CosdaError as error:
-        if rank:  # where all processes fail alike, rank 0 alone shall say so
-            time.sleep(GRACE)
-        print(f"cosda: rank {rank}: {error}" if rank else f"cosda: {error}", file=sys.stderr)
-        sys.exit(2)
     except SystemExit as end:
         if end.code in (INTERRUPTED, ENDED) and not rank:  # typer makes the first of Ctrl-C, and says nothing
-            print("cosda: interrupted; the same command goes on where the last epoch ended.", file=sys.stderr)
+            _say("interrupted; the same command goes on where the last epoch ended.")
         raise
+    except Exception as error:
+        refused = refusal(error)
+        if refused is None and not isinstance(error, CosdaError):
+            raise
+        if rank:  # where all processes fail alike, rank 0 alone shall say so
+            time.sleep(GRACE)
+        told = str(error) if refused is None else in_words(refused)
+        _say(f"rank {rank}: {told}" if rank else told)
+        sys.exit(2)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # the disk may be full on which standard error goes
+        print(f"cosda: {text}", file=sys.stderr)
+
+
+def _hear_once() -> None:
+    """Let Ctrl-C and `kill` end the program in order: workers and temporary files go first.
+
+    A second one does not disturb that, because a shell, a terminal and torchrun may each send one. A third ends the
+    program at once.
+    """
+    heard = 0
+
+    def hear(number: int, _: object) -> None:
+        nonlocal heard
+        heard += 1
+        if heard == 1:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(ENDED)
+        if heard > 2:
+            os._exit(128 + number)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be switched off
+        signal.signal(signal.SIGINT, hear)
+    if env.place().world == 1:  # several processes may wait for each other, so torchrun must end them at once
+        signal.signal(signal.SIGTERM, hear)
 
 
 def _act(app: typer.Typer) -> None:
@@ -92,8 +127,22 @@ def _act(app: typer.Typer) -> None:
     try:
         app()
     except SystemExit as end:
+        _flush()
         if not end.code and env.place().world > 1:
             from cosda.distributed.collectives import leave
 
             leave()
+        raise
+
+
+def _flush() -> None:
+    """Have all that was printed where it goes; otherwise Python would try at its very end, and complain."""
+    try:
+        with writing("the standard output"):
+            sys.stdout.flush()
+    except BaseException as error:
+        with suppress(OSError, ValueError):  # what is left shall go nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error.__cause__, BrokenPipeError):  # such as `| head`, which has seen enough
+            sys.exit(1)
         raise

@@ -56,20 +56,23 @@ def settings_rows(
 
 
 def cost_rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """What each method cost in the given runs: passes are exact, seconds and memory are those of the machine."""
+    """What each method cost in the given runs: passes are exact, seconds and memory are those of the machine.
+
+    Damaged runs have no part in it.
+    """
     by_method: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
+    for run in (run for run in runs if not run.damage):
         by_method.setdefault((str(run.config["benchmark"]), run.label), []).append(run)
     rows = []
     for (benchmark, label), group in sorted(by_method.items()):
-        passes = [record["passes"] for run in group for record in run.of("loss")]
+        passes = [record["passes"] for run in group for record in run.of("loss") if "passes" in record]
         timing = [facts for run in group for facts in run.timing]
         if timing:
             rows.append(
                 {
                     "benchmark": benchmark,
                     "method": label,
-                    "passes per step": round(statistics.mean(passes), 2),
+                    "passes per step": round(statistics.mean(passes), 2) if passes else None,
                     "seconds per epoch": round(seconds_per_epoch(timing) or 0.0, 3),
                     "images per second": round(images_per_second(timing) or 0.0),
                     "peak MiB of the process": round(max(facts["peak_bytes"] for facts in timing) / 2**20),

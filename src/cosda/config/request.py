@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from cosda.data.cache import content_key
 from cosda.data.domain import Benchmark, Domain, Headline, Protocol_
 from cosda.errors import CosdaError, nearest
-from cosda.files import digest
+from cosda.files import as_text, digest
 from cosda.models.artifact import Model
-from cosda.settings import parse_value
+from cosda.settings import SHOWN, parse_value, shown
 
 # Options that name a setting, in Python as on the command line: `epochs=5` and `--epochs 5` are `adapt.epochs`.
 NAMED = {
@@ -84,11 +84,11 @@ class Request:
         rest: dict[str, Any] = dict(options)
         settings = rest.pop("settings", None) or {}
         named = [
-            Change(NAMED[name], value, f"{name}={value!r}")
+            Change(NAMED[name], value, f"{name}={shown(value)}")
             for name in NAMED
             if (value := rest.pop(name, None)) is not None
         ]
-        given = [Change(key, _frozen(value), f"settings: {key}={value!r}") for key, value in settings.items()]
+        given = [Change(key, _frozen(value), f"settings: {key}={shown(value)}") for key, value in settings.items()]
         for name in rest.keys() - {"variant", "ablation", "seed", "select"}:
             known = (*Options.__annotations__,)
             raise TypeError(f"there is no option '{name}'.{nearest(name, known)} Options: {', '.join(known)}.")
@@ -106,7 +106,7 @@ def parse_changes(texts: Sequence[str]) -> tuple[Change, ...]:
     found = []
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
-        origin = f"--set {text}"
+        origin = f"--set {as_text(text if len(text) <= SHOWN else f'{text[:SHOWN]}…')}"
         if not equals:
             raise CosdaError(f"{origin}: write key=value, for example --set temperature=0.1.")
         found.append(Change(key, _frozen(parse_value(value)), origin))

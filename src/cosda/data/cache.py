@@ -24,7 +24,7 @@ from cosda.data.decode import Decoder, Pixels, Progress, Unreadable, decode, fet
 from cosda.data.decode import digest as image_digest
 from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded, part_of
 from cosda.data.entries import cache_folder, open_entry
-from cosda.errors import CosdaError
+from cosda.errors import CannotWrite, CosdaError
 from cosda.files import Json, digest, write_atomically
 
 VERSION = 1  # raise it whenever the decoded pixels change
@@ -132,7 +132,7 @@ def _files_key(files: Files, cache: str | Path | None, workers: int | None, prog
         if check == digest([stat_key, key]):  # a damaged or foreign one would make other images look like these
             return key
     key = _content(files, workers, progress)
-    with suppress(OSError):  # a key that cannot be kept is only slower
+    with suppress(CannotWrite):  # a key that cannot be kept is only slower
         write_atomically(memo, f"{key} {digest([stat_key, key])}")
     return key
 

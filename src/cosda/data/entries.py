@@ -27,7 +27,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from cosda.errors import CosdaError
+from cosda.errors import CannotWrite, CosdaError
 from cosda.files import Json, digest, flush, write_atomically
 
 KINDS = ("packs", "features")
@@ -158,7 +158,7 @@ def _read_seen(place: Path) -> str | None:
 
 def _remember(place: Path, stamp: str) -> None:
     _seen[place] = stamp
-    with suppress(OSError):  # a cache that can only be read is hashed once in each process
+    with suppress(CannotWrite):  # a cache that can only be read is hashed once in each process
         write_atomically(place / SEEN, stamp)
 
 

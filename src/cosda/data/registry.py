@@ -83,7 +83,7 @@ KNOWN = (
     ),
     Known("digits", "digits, embedded", _same("print", "colour", "outline", "hand"), 10, inductive=True, make=_digits),
 )
-BENCHMARKS = Registry("benchmark", {known.name: known for known in KNOWN})
+BENCHMARKS = Registry("benchmark", {known.name: known for known in KNOWN}, group="cosda.benchmarks", of=Known)
 
 
 def recognise(names: Iterable[str]) -> Known | None:

@@ -92,7 +92,7 @@ def try_out(network: Network, run: Run, items: Items, preprocessing: Preprocessi
                 reached += (routing.shares > 0).sum(dim=0)
             else:
                 output = fast(images)
-            wanted = checked(output).logits.softmax(dim=1).numpy()
+            wanted = checked(output, images).logits.softmax(dim=1).numpy()
             try:
                 found = run(as_input(batch, preprocessing))["probabilities"]
             except Exception as error:  # of a kind that differs between runtimes

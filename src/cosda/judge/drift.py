@@ -62,6 +62,8 @@ def fewest(profile: DomainProfile, alpha: float) -> int | None:
 
 def compare(profile: DomainProfile, seen: Seen, alpha: float) -> PValues:
     """The p-value of images at each place of which a profile holds enough groups for one below alpha."""
+    for place, known in profile.groups.items():
+        profile.check_fits(known, seen[place])
     groups = {place: group_means(seen[place]) for place in profile.groups}
     return {
         place: p_value(profile.groups[place], new)

@@ -36,14 +36,15 @@ class Guard:
     """Watches what a model says of the same images from epoch to epoch."""
 
     def __init__(self, before: Tensor) -> None:
-        """``before`` are the classes (N,) that the incoming model gives."""
-        self.before, self.last = before, before
+        """``before`` are the classes that the incoming model gives, of these images or of more of the domain."""
+        self.before = before
+        self.last: Tensor | None = None  # of the epoch before
         self.epochs = 0
 
     def stop(self, probabilities: Tensor) -> str | None:
         """Why the training should end after an epoch that led to these probabilities (N, C)."""
         classes, count = probabilities.argmax(dim=1).cpu(), probabilities.shape[1]
-        flips = float((classes != self.last).double().mean())
+        flips = 0.0 if self.last is None else float((classes != self.last).double().mean())
         self.last, self.epochs = classes, self.epochs + 1
         was, now = diversity(self.before, count), diversity(classes, count)
         if now < COLLAPSED * was:

@@ -54,7 +54,7 @@ def _other_view(network: Network, images: Loader, number: int) -> Tensor:
             if inputs.dim() == 2:
                 kept = torch.rand(inputs.shape, generator=stream(images.seed, "dropped", number, len(found))) >= DROPPED
                 inputs = torch.where(kept.to(inputs.device), inputs, inputs.mean(dim=0))
-            found.append(checked(fast(inputs)).logits.double().cpu())
+            found.append(checked(fast(inputs), inputs).logits.double().cpu())
     return torch.cat(found)
 
 

@@ -36,4 +36,6 @@ METHODS: Registry[type[Method]] = Registry(
         "edgemix": EdgeMix,
         "gsfda": GSFDA,
     },
+    group="cosda.methods",
+    of=Method,
 )

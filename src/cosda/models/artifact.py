@@ -23,12 +23,11 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import safetensors.torch
 import torch
@@ -38,19 +37,22 @@ from torch import nn
 from cosda import hub
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.files import write_atomically
+from cosda.files import check_folder, encoded, read_json, write_atomically
 from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.builders import Builder, build_again
 from cosda.models.card import card
-from cosda.models.encoders.base import Preprocessing
+from cosda.models.encoders.base import Preprocessing, prefix
 from cosda.models.encoders.weights import check_layout, first_line, layout, read_metadata
 from cosda.models.experts import DomainBank, Expert, Stored
+from cosda.models.finite import check_finite
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
 from cosda.models.opaque import Graph, is_graph, open_network
+from cosda.models.packing import CLIPS
 from cosda.models.profile import DomainProfile
 from cosda.models.split import join, split
-from cosda.records.verdict import UNREADABLE
+from cosda.records.lineage import Lineage
+from cosda.settings import Range, shown, typed
 
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
@@ -58,6 +60,33 @@ FILES = {ENCODER, HEAD, DESCRIPTION}
 CARD = "README.md"
 _PROFILES, _EXPERTS = "profile-*.safetensors", "expert-*.safetensors"  # by number: names of domains may be anything
 _GRAPHS = "graph.*"  # by format
+
+
+class _StoredExpert(TypedDict):
+    domain: str
+    bits: Annotated[int, Range(1, 8)]
+
+
+class _StoredBank(TypedDict):
+    late: bool
+    experts: tuple[_StoredExpert, ...]
+
+
+class _Description(TypedDict):
+    """What `model.json` holds; architecture and preprocessing are looked at where they are made of it."""
+
+    format: int
+    architecture: Mapping[str, Any]
+    classes: tuple[str, ...]
+    preprocessing: Mapping[str, Any]
+    lineage: Lineage
+    sha256: Mapping[str, str]
+
+
+class Description(_Description, total=False):
+    """The same of any model; that of a bank tells its experts."""
+
+    experts: _StoredBank | None
 
 
 @dataclass
@@ -159,6 +188,7 @@ class Model:
         if not collectives.is_main():
             return path
         check_free(path, overwrite)
+        check_finite(self.network, "the model")
         weights, readme = self._weights(), card(self).encode("utf-8", "replace")
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in (*weights.items(), (CARD, readme))}
         description = {
@@ -180,12 +210,9 @@ class Model:
                 if not (link and self._link(name, folder / name, hashes[name])):
                     (folder / name).write_bytes(content)
             (folder / CARD).write_bytes(readme)
-            (folder / DESCRIPTION).write_text(text, encoding="utf-8")
+            (folder / DESCRIPTION).write_bytes(encoded(text))
 
-        try:
-            return write_atomically(path, fill)
-        except OSError as error:
-            raise CosdaError(f"the model cannot be written to {path}: {error.strerror or error}.") from error
+        return write_atomically(path, fill)
 
     def save_pretrained(
         self,
@@ -424,10 +451,10 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | 
     path = Path(path).expanduser()
     description = read_description(path)
     weights = _read_weights(path, description)
-    with damage_explained(path):
-        architecture = Architecture.from_json(description["architecture"])
-        preprocessing = Preprocessing.from_json(description["preprocessing"])
-        classes, lineage = tuple(description["classes"]), list(description["lineage"])
+    architecture = Architecture.from_json(description["architecture"], damaged(path))
+    preprocessing = Preprocessing.from_json(description["preprocessing"], damaged(path))
+    classes, lineage = tuple(description["classes"]), list(description["lineage"])
+    _check_sizes(architecture, weights, path)
     # A new network draws random weights, which are then replaced: the caller's random numbers must not move.
     with torch.random.fork_rng(devices=[]):
         if architecture.encoder == WRAPPED:
@@ -439,8 +466,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | 
             content = Stored(path / name, description["sha256"].get(name, "")).read()
             network = open_network(architecture, preprocessing, content)
         else:
-            with damage_explained(path):
-                network = architecture.build(weights="random")
+            network = architecture.build(weights="random")
     model = Model(network, architecture, classes, preprocessing, lineage, path.resolve())
     try:
         network.load_state_dict(weights)
@@ -448,6 +474,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | 
         reason = "; ".join(line.strip() for line in str(error).splitlines()[1:4])
         meant = "that build= makes" if architecture.encoder == WRAPPED else f"that its {DESCRIPTION} describes"
         raise CosdaError(f"the weights in {path} do not fit the network {meant}: {reason}") from None
+    check_finite(network, f"the model in {path}")
     check_layout(network.encoder, read_metadata(path / ENCODER), path / ENCODER)
     model.network = _with_experts(network, path, description)
     model.network.to(device).eval()
@@ -475,19 +502,52 @@ def _with_experts(network: Network, path: Path, description: dict[str, Any], laz
 
     def profile(number: int) -> DomainProfile:
         name = profile_file(number)
-        return DomainProfile.from_bytes(Stored(path / name, hashes[name]).read(), str(path / name))
+        return DomainProfile.from_bytes(Stored(path / name, hashes.get(name, "")).read(), str(path / name))
 
-    with damage_explained(path):
-        network.profile = profile(0) if profile_file(0) in hashes else None
-        bank = description.get("experts")
-        if bank is None:
-            return network
-        experts = []
-        for number, facts in enumerate(bank["experts"], start=1):
-            stored = Stored((path / expert_file(number)).resolve(), hashes[expert_file(number)])
-            content = stored if lazily else stored.read()
-            experts.append(Expert(facts["domain"], facts["bits"], profile(number), content))
-        return DomainBank(network, experts, bank["late"])
+    network.profile = profile(0) if profile_file(0) in hashes else None
+    bank = description.get("experts")
+    if bank is None:
+        return network
+    experts = []
+    for number, facts in enumerate(bank["experts"], start=1):
+        stored = Stored((path / expert_file(number)).resolve(), hashes.get(expert_file(number), ""))
+        content = stored if lazily else stored.read()
+        experts.append(Expert(facts["domain"], facts["bits"], profile(number), content))
+    _check_experts(experts, path)
+    return DomainBank(network, experts, bank["late"])
+
+
+def _check_experts(experts: Sequence[Expert], path: Path) -> None:
+    """An error for experts that cannot be those of one bank."""
+    names = [expert.domain for expert in experts]
+    if names != [expert.profile.name for expert in experts] or len(set(names)) < len(names):
+        raise CosdaError(f"{damaged(path)}: its experts and their profiles are not of the same domains, each once.")
+    if any(expert.profile.covariance is None for expert in experts):
+        raise CosdaError(f"{damaged(path)}: the profile of an expert has no covariance.")
+    if len({_kind(expert.profile) for expert in experts}) > 1:
+        raise CosdaError(f"{damaged(path)}: the profiles of its experts were made by different networks.")
+    if wrong := [expert.bits for expert in experts if expert.bits not in CLIPS]:
+        raise CosdaError(f"{damaged(path)}: weights have {', '.join(map(str, CLIPS))} bits, not {wrong[0]}.")
+
+
+def _check_sizes(architecture: Architecture, weights: Mapping[str, torch.Tensor], path: Path) -> None:
+    """An error for a network that is larger than the weights in the folder, before memory is taken for it."""
+    sizes = {size for tensor in weights.values() for size in tensor.shape}
+    family, width = prefix(architecture.encoder)
+    claimed = {
+        "classes": architecture.classes,
+        "bottleneck": architecture.bottleneck,
+        "input_width": architecture.input_width,
+        "encoder": int(width) if family == "identity" and width.isdecimal() and len(width) < 10 else None,
+    }
+    if is_graph(architecture):  # its weights lie in the graph
+        return
+    for name, claim in claimed.items():
+        if claim and claim not in sizes:
+            raise CosdaError(
+                f"{damaged(path)}: the weights beside it do not fit the network that it describes: none of them has "
+                f"the size of architecture.{name} = {claim}."
+            )
 
 
 def is_model(path: str | Path) -> bool:
@@ -499,8 +559,9 @@ def _is_ours(file: Path) -> bool:
     """Whether a file of a model folder is part of the model; a card is, as long as nobody has written in it."""
     if file.name == CARD:
         try:
-            return bool(read_description(file.parent)["sha256"][CARD] == hashlib.sha256(file.read_bytes()).hexdigest())
-        except (CosdaError, KeyError, TypeError, OSError):
+            written = read_description(file.parent)["sha256"].get(CARD)
+            return bool(written == hashlib.sha256(file.read_bytes()).hexdigest())
+        except (CosdaError, OSError):
             return False
     return file.name in FILES or any(fnmatch(file.name, pattern) for pattern in (_PROFILES, _EXPERTS, _GRAPHS))
 
@@ -517,32 +578,24 @@ def read_description(path: Path) -> dict[str, Any]:
             f"a model is a folder with {ENCODER}, {HEAD} and {DESCRIPTION}; got {path}, {found}. "
             "'cosda source' and 'cosda run' write models."
         )
-    with damage_explained(path):
-        description = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
-        version = description["format"]
-    if version != FORMAT:
-        raise CosdaError(f"{path} has model format {version}, but this cosda reads format {FORMAT}: update cosda.")
-    return dict(description)
+    found = read_json(path / DESCRIPTION)
+    version = found.get("format") if isinstance(found, dict) else None
+    if isinstance(version, int) and version != FORMAT:
+        raise CosdaError(
+            f"{path} has model format {shown(version)}, but this cosda reads format {FORMAT}: update cosda."
+        )
+    return dict(typed(Description, found, damaged(path)))
 
 
-@contextmanager
-def damage_explained(path: Path) -> Iterator[None]:
-    """Say of a description that is not as it was written that it is damaged."""
-    try:
-        yield
-    except UNREADABLE as error:
-        raise CosdaError(f"{path / DESCRIPTION} is damaged: {error!r}.") from None
+def damaged(path: Path) -> str:
+    """How messages about what a model folder says of itself begin."""
+    return f"{path / DESCRIPTION} is damaged"
 
 
 def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Tensor]:
     state: dict[str, torch.Tensor] = {}
     for name in (ENCODER, HEAD):
-        content = (path / name).read_bytes()
-        if hashlib.sha256(content).hexdigest() != (description.get("sha256") or {}).get(name):
-            raise CosdaError(
-                f"{path / name} is not the file that {DESCRIPTION} was written with: it is damaged, cut "
-                "short or exchanged. Copy the model folder again from where it was whole."
-            )
+        content = Stored(path / name, description["sha256"].get(name, "")).read()
         try:
             state |= safetensors.torch.load(content)
         except SafetensorError as error:
@@ -551,7 +604,9 @@ def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Te
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse to write a model over anything but nothing, an empty folder, or a model that may be replaced."""
+    """Refuse to write a model where that cannot be done, or over anything but a model that may be replaced."""
+    path = path.expanduser().resolve()
+    check_folder(path.parent)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not path.is_dir() or not is_model(path):

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
+
+from cosda.settings import Range, typed
 
 TEMPERATURES = torch.logspace(-1, 1, 81, dtype=torch.float64)  # from a tenth to ten
 
@@ -21,9 +23,9 @@ TEMPERATURES = torch.logspace(-1, 1, 81, dtype=torch.float64)  # from a tenth to
 class Calibration:
     """What labelled images tell of a model's probabilities."""
 
-    images: int
-    accuracy: float  # of the model on them
-    temperature: float
+    images: Annotated[int, Range(0)]
+    accuracy: Annotated[float, Range(0, 1)]  # of the model on them
+    temperature: Annotated[float, Range(1e-6, 1e6)]
     threshold: float  # of the negative entropy of the probabilities at that temperature
     held_out: bool  # whether the model was not trained on these images
 
@@ -32,9 +34,10 @@ class Calibration:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any] | None) -> Calibration | None:
+    def from_json(cls, values: Mapping[str, Any] | None, where: str = "a calibration") -> Calibration | None:
         """The reverse of `as_json`; None for None."""
-        return None if values is None else cls(**values)
+        found: Calibration | None = typed(cls | None, values, where, "calibration")
+        return found
 
     def probabilities(self, logarithms: Tensor) -> Tensor:
         """Probabilities (N, C) at the temperature, from logits or the logarithms of probabilities."""

@@ -10,13 +10,11 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cosda.errors import CosdaError
 from cosda.markdown import code, plain, table
 from cosda.models.architecture import WRAPPED
 from cosda.models.builders import function_for
 from cosda.models.experts import SOURCE, DomainBank
 from cosda.records.lineage import Step, read_lineage
-from cosda.records.verdict import UNREADABLE
 
 if TYPE_CHECKING:
     from cosda.models.artifact import Model
@@ -31,10 +29,7 @@ def card(model: Model) -> str:
     Raises:
         CosdaError: the model's lineage is not as cosda writes it.
     """
-    try:
-        steps = read_lineage(model.lineage)
-    except UNREADABLE as error:
-        raise CosdaError(f"the model's lineage cannot be read: {error!r}.") from None
+    steps = read_lineage(model.lineage, "the model's lineage cannot be read")
     parts = [
         _front_matter(model),
         [f"# A classifier of {len(model.classes)} classes"],

@@ -12,7 +12,7 @@ from cosda.models.architecture import Architecture
 from cosda.models.artifact import (
     ENCODER,
     HEAD,
-    damage_explained,
+    damaged,
     expert_file,
     graph_file,
     profile_file,
@@ -77,15 +77,14 @@ def read_contents(path: str | Path) -> Contents:
     """
     path = Path(path).expanduser()
     description = read_description(path)
-    with damage_explained(path):
-        return Contents(
-            path,
-            Architecture.from_json(description["architecture"]),
-            tuple(description["classes"]),
-            Preprocessing.from_json(description["preprocessing"]),
-            _domains(path, description),
-            list(description["lineage"]),
-        )
+    return Contents(
+        path,
+        Architecture.from_json(description["architecture"], damaged(path)),
+        tuple(description["classes"]),
+        Preprocessing.from_json(description["preprocessing"], damaged(path)),
+        _domains(path, description),
+        list(description["lineage"]),
+    )
 
 
 def _domains(path: Path, description: Mapping[str, Any]) -> tuple[HeldDomain, ...]:
@@ -104,7 +103,7 @@ def _domains(path: Path, description: Mapping[str, Any]) -> tuple[HeldDomain, ..
             bytes,
             _size(file) if known else 0,
             profile is not None and profile.late,
-            bytes / base,
+            bytes / max(base, 1),
             made.get("method", made.get("step")),
             made.get("began"),
             made.get("date"),
@@ -114,8 +113,8 @@ def _domains(path: Path, description: Mapping[str, Any]) -> tuple[HeldDomain, ..
         step for step in lineage if step.get("step") in ("import", "source", "adapt") and step.get("carry") != "bank"
     ]
     domains = [held(0, SOURCE, None, base, alone[-1] if alone else {})]
-    for number, expert in enumerate((description.get("experts") or {"experts": []})["experts"], start=1):
-        own = [step for step in lineage if step.get("step") == "adapt" and step["domain"] == expert["domain"]]
+    for number, expert in enumerate((description.get("experts") or {"experts": ()})["experts"], start=1):
+        own = [step for step in lineage if step.get("step") == "adapt" and step.get("domain") == expert["domain"]]
         size = _size(path / expert_file(number))
         domains.append(held(number, expert["domain"], expert["bits"], size, own[-1] if own else {}))
     return tuple(domains)

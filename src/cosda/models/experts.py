@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosda.errors import CosdaError, nearest
+from cosda.files import open_regular
 from cosda.models.bn_folding import fold
 from cosda.models.network import Network
 from cosda.models.packing import pack, unpack
@@ -48,7 +49,8 @@ class Stored:
     def read(self) -> bytes:
         """Its content."""
         try:
-            content = self.path.read_bytes()
+            with open_regular(self.path) as file:
+                content = file.read()
         except OSError as error:
             raise CosdaError(f"{self.path} cannot be read: {error.strerror or error}.") from None
         if hashlib.sha256(content).hexdigest() != self.sha256:
@@ -273,7 +275,10 @@ class DomainBank(Network):
         network = copy.deepcopy(base)
         if place:
             expert = self.experts[place - 1]
-            network.load_state_dict(unpack(expert.tensors(), base.state_dict(), expert.bits))
+            try:
+                network.load_state_dict(unpack(expert.tensors(), base.state_dict(), expert.bits))
+            except CosdaError as error:
+                raise CosdaError(f"the expert of '{expert.domain}' cannot be used: {error}") from None
         network.arithmetic = self.arithmetic
         return network
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cosda.errors import CosdaError
-from cosda.models.artifact import damage_explained, is_model, read_description
+from cosda.models.artifact import damaged, is_model, read_description
 from cosda.records.lineage import Step, read_lineage
 
 
@@ -26,8 +26,7 @@ def history(path: str | Path) -> tuple[Step, ...]:
     """
     path = Path(path).expanduser().resolve()
     lineage = _lineage(path)
-    with damage_explained(path):
-        steps = read_lineage(lineage)
+    steps = read_lineage(lineage, damaged(path))
     places = [None if step.began is None else Path(step.began) for step in steps[1:]]
     return tuple(
         _looked_for(step, place, path.parent, lineage[: number + 1])
@@ -36,9 +35,7 @@ def history(path: str | Path) -> tuple[Step, ...]:
 
 
 def _lineage(path: Path) -> list[Any]:
-    description = read_description(path)
-    with damage_explained(path):
-        return list(description["lineage"])
+    return list(read_description(path)["lineage"])
 
 
 def _looked_for(step: Step, place: Path | None, beside: Path, lineage: Sequence[Any]) -> Step:

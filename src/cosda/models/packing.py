@@ -54,22 +54,38 @@ def pack(adapted: State, base: State, bits: int) -> dict[str, Tensor]:
 
 
 def unpack(packed: Mapping[str, Tensor], base: State, bits: int) -> dict[str, Tensor]:
-    """The weights that were packed, as near as the bits allow; those of ``base`` where nothing changed."""
+    """The weights that were packed, as near as the bits allow; those of ``base`` where nothing changed.
+
+    Raises:
+        CosdaError: it was packed from other weights, or is damaged.
+    """
     state = {name: value.detach() for name, value in base.items()}
     for key, value in packed.items():
         name, _, kind = key.rpartition(":")
-        old = base[name].detach()
-        if kind == "full":  # the base's table of masks may have grown since
-            state[name] = torch.cat([value.to(old), old[len(value) :]]) if old.dim() else value.to(old)
-        elif kind == "difference":
-            state[name] = old + value.to(old)
-        elif kind == "codes":
-            scales = packed[f"{name}:scales"]
-            codes = _inflate(value, bits, old.numel()).view(len(scales), -1)
-            middle = (2**bits - 1) / 2
-            difference = (codes.float() - middle) * scales.float()[:, None]
-            state[name] = old + difference.view(old.shape).to(old)
+        try:
+            if kind != "scales":
+                state[name] = _unpacked(value, packed.get(f"{name}:scales"), base[name].detach(), kind, bits)
+        except (KeyError, RuntimeError, TypeError, ValueError, zlib.error) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise CosdaError(f"'{key}' was packed from other weights, or is damaged: {reason}.") from None
     return state
+
+
+def _unpacked(value: Tensor, scales: Tensor | None, old: Tensor, kind: str, bits: int) -> Tensor:
+    """One of the weights; an error of any kind where it does not fit the ``old`` ones."""
+    if kind == "full":  # the base's table of masks may have grown since
+        new = torch.cat([value.to(old), old[len(value) :]]) if old.dim() else value.to(old)
+    elif kind == "difference":
+        new = old + value.to(old)
+    elif kind == "codes" and scales is not None:
+        codes = _inflate(value, bits, old.numel()).view(len(scales), -1)
+        middle = (2**bits - 1) / 2
+        new = old + ((codes.float() - middle) * scales.float()[:, None]).view(old.shape).to(old)
+    else:
+        raise ValueError("nothing is packed so")
+    if new.shape != old.shape:
+        raise ValueError(f"it is {tuple(new.shape)} and not {tuple(old.shape)}")
+    return new
 
 
 def quantise(rows: Tensor, bits: int) -> tuple[Tensor, Tensor]:
@@ -109,7 +125,14 @@ def _deflate(codes: Tensor, bits: int) -> Tensor:
 
 
 def _inflate(packed: Tensor, bits: int, count: int) -> Tensor:
-    together = np.frombuffer(zlib.decompress(packed.numpy().tobytes()), dtype=np.uint8)
+    if bits not in CLIPS:
+        raise ValueError(f"weights have {', '.join(map(str, CLIPS))} bits, not {bits}")
     many, mask = 8 // bits, np.uint8(2**bits - 1)
+    size = -(-count // many)
+    # A few bytes can unpack to gigabytes; no more are taken than there are weights.
+    unpacked = zlib.decompressobj().decompress(packed.numpy().tobytes(), size + 1)
+    if len(unpacked) != size:
+        raise ValueError(f"it does not unpack to {size} bytes")
+    together = np.frombuffer(unpacked, dtype=np.uint8)
     codes = np.stack([(together >> np.uint8(bits * place)) & mask for place in range(many)], axis=1)
     return torch.from_numpy(codes.reshape(-1)[:count].copy())

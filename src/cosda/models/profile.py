@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import safetensors.torch
 import torch
@@ -21,8 +21,10 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from cosda.errors import CosdaError
+from cosda.files import parse_json
 from cosda.models.calibration import Calibration
 from cosda.randomness import stream
+from cosda.settings import Range, shown, typed
 
 FORMAT = 1
 FEWEST = 20  # images
@@ -34,6 +36,16 @@ PLACES = ("early", "features", "predictions")  # of a network, where new images 
 GROUPS = 25  # of `FEWEST` images each, at most, at each place: with twice as many no more shifts are found
 
 _GROUPS = "groups."  # and the place: names of tensors in a profile's file
+
+
+class _Facts(TypedDict):
+    """What a profile's file says beside its tensors."""
+
+    name: str
+    images: Annotated[int, Range(0)]
+    temperature: Annotated[float | None, Range(1e-6, 1e6)]
+    late: bool
+    full: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +72,7 @@ class DomainProfile:
 
     def distance(self, statistics: Tensor) -> Tensor:
         """Squared Mahalanobis distances (B,) of images from this domain, by its own covariance."""
+        self.check_fits(self.mean, statistics)
         away = (statistics - self.mean) @ self.whitening
         return away.square().sum(dim=1)
 
@@ -71,6 +84,14 @@ class DomainProfile:
         identity = torch.eye(len(factor), dtype=factor.dtype)
         inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
         return inverse.T
+
+    def check_fits(self, known: Tensor, seen: Tensor) -> None:
+        """An error where images were seen (N, d) otherwise than those of which these numbers (…, d) are known."""
+        if seen.shape[-1] != known.shape[-1]:
+            raise CosdaError(
+                f"the profile of '{self.name}' was made by another network: it holds {known.shape[-1]} numbers of each "
+                f"image where this one gives {seen.shape[-1]}. Make it again: cosda profile MODEL FOLDER."
+            )
 
     def told(self, probabilities: Tensor) -> DomainProfile:
         """The same with what a network said of the domain's images: probabilities (N, C)."""
@@ -99,31 +120,67 @@ class DomainProfile:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> DomainProfile:
-        """The reverse of `to_bytes`."""
+        """The reverse of `to_bytes`.
+
+        Raises:
+            CosdaError: it is none, or its parts do not fit each other.
+        """
+        damaged = f"{where} is no domain profile"
         try:
             length = int.from_bytes(content[:8], "little")
-            facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["profile"])
-            if facts["format"] == FORMAT:
-                return cls._read(facts, safetensors.torch.load(content))
+            head = parse_json(content[8 : 8 + length], damaged)
+            facts = parse_json(head["__metadata__"]["profile"], damaged)
+            version = facts["format"]
+            tensors = safetensors.torch.load(content) if version == FORMAT else {}
         except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            raise CosdaError(f"{where} is no domain profile: {error!r}.") from None
-        raise CosdaError(f"{where} has profile format {facts['format']}; this cosda reads {FORMAT}: update cosda.")
+            raise CosdaError(f"{damaged}: {error!r}.") from None
+        if version != FORMAT:
+            raise CosdaError(f"{where} has profile format {shown(version)}; this cosda reads {FORMAT}: update cosda.")
+        return cls._read(typed(_Facts, facts, damaged), tensors, damaged)
 
     @classmethod
-    def _read(cls, facts: dict[str, Any], tensors: dict[str, Tensor]) -> DomainProfile:
+    def _read(cls, facts: dict[str, Any], tensors: dict[str, Tensor], damaged: str) -> DomainProfile:
+        def numbers(name: str, *shape: int | None) -> Tensor:
+            """A tensor of finite numbers; None in its shape is any."""
+            found = tensors.get(name)
+            if found is None or found.dim() != len(shape) or not bool(found.double().isfinite().all()):
+                raise CosdaError(f"{damaged}: it has no {name} of finite numbers.")
+            if any(wanted not in (None, size) for wanted, size in zip(shape, found.shape, strict=True)):
+                raise CosdaError(f"{damaged}: its {name} are {tuple(found.shape)}.")
+            return found
+
+        def counts(name: str, length: int | None) -> Tensor | None:
+            if name not in tensors:
+                return None
+            found = numbers(name, length).long()
+            if not len(found) or bool((found < 0).any()):
+                raise CosdaError(f"{damaged}: its {name} are no counts.")
+            return found
+
+        mean, distances = numbers("mean", None).double(), numbers("distances", None).double()
+        width = len(mean)
+        if not width or len(distances) not in (0, len(QUANTILES)):
+            raise CosdaError(f"{damaged}: it has {width} means and {len(distances)} distances.")
+        covariance = None
+        if "covariance" in tensors:
+            covariance = _square(numbers("covariance", width * (width + 1) // 2), width)
+            if int(torch.linalg.cholesky_ex(covariance).info):
+                raise CosdaError(f"{damaged}: its covariance is that of no images.")
+        if (covariance is None) != (not len(distances)):
+            raise CosdaError(f"{damaged}: distances need a covariance, and it needs them.")
         return cls(
             name=facts["name"],
             images=facts["images"],
-            mean=tensors["mean"],
-            covariance=_square(tensors["covariance"], len(tensors["mean"])) if "covariance" in tensors else None,
-            distances=tensors["distances"],
+            mean=mean,
+            covariance=covariance,
+            distances=distances,
             temperature=facts["temperature"],
-            classes=tensors.get("classes"),
-            confidences=tensors.get("confidences"),
+            classes=counts("classes", None),
+            confidences=counts("confidences", CONFIDENCES),
             late=facts["late"],
             full=facts["full"],
-            calibration=Calibration.from_json(facts.get("calibration")),
-            groups={place: tensors[_GROUPS + place] for place in PLACES if _GROUPS + place in tensors},
+            calibration=Calibration.from_json(facts.get("calibration"), damaged),
+            groups={place: numbers(_GROUPS + place, None, None) for place in PLACES if _GROUPS + place in tensors},
         )
 
     @property

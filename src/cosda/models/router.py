@@ -187,6 +187,8 @@ class Router:
 
     def posterior(self, statistics: Tensor, temperature: float | None = None) -> Tensor:
         """The probability (B, K) of each domain."""
+        for profile in self.profiles:
+            profile.check_fits(profile.mean, statistics)
         if len(self.profiles) == 1:
             return torch.ones(statistics.shape[0], 1, dtype=torch.float64)
         weights, offsets = self._discriminant

@@ -49,7 +49,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from cosda.errors import CosdaError
-from cosda.files import Json, write_json
+from cosda.files import Json, flush, make_folder, write_json, writing
 
 FOR_EVER = -1.0  # seconds to wait
 
@@ -67,15 +67,26 @@ class RunFolder:
         self._lock = FileLock(path.with_name(path.name + ".lock"), timeout=wait)
 
     def __enter__(self) -> RunFolder:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(self.path):
+            make_folder(self.path.parent)
+            try:
+                self._lock.acquire()
+            except Timeout:
+                raise CosdaError(
+                    f"another process is writing to {self.path}. Wait for it to end, or use another --out or --seed."
+                ) from None
         try:
-            self._lock.acquire()
-        except Timeout:
-            raise CosdaError(
-                f"another process is writing to {self.path}. Wait for it to end, or use another --out or --seed."
-            ) from None
-        self.path.mkdir(exist_ok=True)
-        self._sweep()
+            return self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self) -> RunFolder:
+        with writing(self.path):
+            make_folder(self.path)
+            self._sweep()
+        if self.finished:  # it was killed before it could tidy up
+            self._tidy()
         if not (self.path / "config.json").exists():
             write_json(self.path / "config.json", self.config)
         return self
@@ -90,8 +101,12 @@ class RunFolder:
     def _sweep(self) -> None:
         """Remove what a killed process left half-written; nobody else writes here now."""
         for path in sorted(self.path.rglob("*")):
-            if path.suffix in (".tmp", ".old"):
+            if path.suffix in (".tmp", ".old") or path.name.startswith(".tmp"):  # the last are of safetensors
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def _tidy(self) -> None:
+        """Remove the checkpoint of a finished run."""
+        shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
 
     @property
     def finished(self) -> bool:
@@ -112,8 +127,10 @@ class RunFolder:
         self.append_timing(stage=stage, **timing)
 
     def _append(self, name: str, facts: Json) -> None:
-        with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(facts, separators=(",", ":"), ensure_ascii=False) + "\n")
+        line = json.dumps(facts, separators=(",", ":"), ensure_ascii=False) + "\n"
+        path = self.path / name
+        with writing(path), path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(line)
 
     def length(self) -> int:
         """Bytes of records so far; a checkpoint stores it."""
@@ -129,18 +146,28 @@ class RunFolder:
         timing = self.path / "timing.jsonl"  # facts about time stay, but for half a line that a kill left
         _cut(timing, timing.read_bytes().rfind(b"\n") + 1 if timing.exists() else 0)
 
+    def secure(self) -> int:
+        """Have all that is recorded so far on the disk, and return its length: then a checkpoint may rest on it."""
+        path = self.path / "records.jsonl"
+        with writing(path):
+            for place in (path, self.path) if path.exists() else ():
+                flush(place)
+        return self.length()
+
     def settle(self) -> None:
         """Say that nothing recorded so far will be cut off again: it lies behind a checkpoint."""
         for follower in self.followers:
             follower()
 
     def finish(self, **facts: Any) -> None:
-        """Close the run: its checkpoint is no longer needed, and done.json is written last."""
+        """Close the run: with done.json its checkpoint is no longer needed."""
+        self.secure()
         self.settle()
-        shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
         write_json(self.path / "done.json", facts)
+        self._tidy()
 
 
 def _cut(path: Path, length: int) -> None:
-    path.touch()
-    os.truncate(path, length)
+    with writing(path):
+        path.touch()
+        os.truncate(path, length)

@@ -5,9 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
-from cosda.records.verdict import WORDS, Estimate
+from cosda.records.verdict import Estimate, Word
+from cosda.settings import Range, typed
+
+Three = tuple[float, float, float]  # an accuracy and its interval
+
+
+class _Short(TypedDict):
+    """What a lineage keeps of a verdict."""
+
+    verdict: Word
+
+
+class _Verdict(_Short, total=False):
+    reasons: tuple[str, ...]
+    before: Three | None
+    after: Three | None
+
+
+# An entry of a lineage, as far as it is looked at; "from" is a word that Python keeps for itself.
+_Entry = TypedDict(
+    "_Entry",
+    {
+        "step": str,
+        "date": str | None,
+        "domain": str | None,
+        "images": Annotated[int, Range(0)] | None,
+        "method": str | None,
+        "network": str | None,
+        "carry": str | None,
+        "from": str | None,
+        "began": str | None,
+        "verdict": _Verdict | None,
+        "settings": Mapping[str, Any] | None,
+        "share": float | None,
+    },
+    total=False,
+)
+Lineage = tuple[_Entry, ...]
 
 
 @dataclass(frozen=True)
@@ -45,19 +82,17 @@ class Step:
         return asdict(self) | {"folder": None if self.folder is None else str(self.folder)}
 
 
-def read_lineage(entries: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+def read_lineage(entries: Sequence[Mapping[str, Any]], where: str) -> tuple[Step, ...]:
     """The steps of a lineage; where their models lie is not looked at.
 
     Raises:
-        One of `UNREADABLE`: it is not as cosda writes it.
+        CosdaError: it is not as cosda writes it; the message begins with ``where``.
     """
-    return tuple(_step(entry) for entry in entries)
+    return tuple(_step(entry) for entry in typed(Lineage, entries, where, "lineage"))
 
 
 def _step(entry: Mapping[str, Any]) -> Step:
     verdict = entry.get("verdict") or {}
-    if verdict and verdict["verdict"] not in WORDS:
-        raise ValueError(f"no verdict is called {verdict['verdict']!r}")
     # An entry without a name says in one line what the model was made of: {"wrapped": "ResNet"}.
     kind, made_of = next(iter(entry.items()), ("–", None))
     if "step" in entry:
@@ -85,5 +120,5 @@ def _text(value: object) -> str | None:
 def _estimate(values: Sequence[float] | None) -> Estimate | None:
     if values is None:
         return None
-    accuracy, low, high = map(float, values)
+    accuracy, low, high = values
     return Estimate(accuracy, low, high)

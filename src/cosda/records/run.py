@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,8 @@ from typing import Any
 
 from cosda import metrics
 from cosda.errors import CosdaError
-from cosda.files import Json
+from cosda.files import Json, open_regular, parse_json, read_json
+from cosda.records.schema import check_config, check_records
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Run:
     timing: tuple[Json, ...]
     done: Json | None
     environment: Json = field(default_factory=dict)
-    damage: str = ""  # why nothing of the folder could be read; its config is then empty
+    damage: str = ""  # what does not fit; there are no records then, and no config where that is what does not fit
     failure: str = ""  # why a benchmark could not finish it
 
     @property
@@ -76,7 +76,10 @@ class Run:
             and r["epoch"] is None
             and r["split"] == "test"
         }
-        wanted = [[(stage, domain) for domain in self.domains] for stage in range(len(self.domains))]
+        domains = self.domains
+        if len(found) < len(domains) ** 2:
+            return None
+        wanted = [[(stage, domain) for domain in domains] for stage in range(len(domains))]
         if any(cell not in found for row in wanted for cell in row):
             return None
         return [[found[cell] for cell in row] for row in wanted]
@@ -139,60 +142,86 @@ def read_run(path: Path) -> Run:
         raise CosdaError(f"{path} is not a run folder: it has no config.json.")
     return Run(
         path=path,
-        config=_read_json(path / "config.json"),
+        config=_read_object(path / "config.json"),
         records=tuple(_read_lines(path / "records.jsonl")),
         timing=tuple(_read_lines(path / "timing.jsonl")),
-        done=_read_json(path / "done.json") if (path / "done.json").exists() else None,
-        environment=_read_json(path / "environment.json") if (path / "environment.json").exists() else {},
-        failure=str(_read_json(path / "failed.json").get("reason", "")) if (path / "failed.json").exists() else "",
+        done=_read_object(path / "done.json") if (path / "done.json").exists() else None,
+        environment=_read_object(path / "environment.json") if (path / "environment.json").exists() else {},
+        failure=str(_read_object(path / "failed.json").get("reason", "")) if (path / "failed.json").exists() else "",
     )
+
+
+def read_whole_run(path: Path) -> Run:
+    """Read one run folder all of whose facts are as they must be (`cosda.records.schema`).
+
+    Raises:
+        CosdaError: something is damaged.
+    """
+    run = read_run(path)
+    try:
+        check_config(run.config)
+        check_records(run.config, run.records, run.timing)
+    except CosdaError as error:
+        raise CosdaError(f"{path}{os.sep}{error} {REPAIR}") from None
+    return run
 
 
 def find_runs(paths: list[Path]) -> list[Run]:
     """All runs at or below the given paths, in the order of their names.
 
-    A damaged run folder does not hide the others: it is handed on with an empty config and the damage.
+    A damaged run folder does not hide the others: it is handed on without records, with what is damaged.
     """
     found: dict[Path, Run] = {}
     for path in paths:
         if not path.exists():
             raise CosdaError(f"{path} does not exist. Give a run folder, or a folder that holds run folders.")
         for config in sorted(path.rglob("config.json")):
-            run = _read_any_run(config.parent)
-            if run is not None:
+            if (run := read_any_run(config.parent)) is not None:
                 found.setdefault(config.parent.resolve(), run)
     if not found:
         raise CosdaError(f"no runs found below {', '.join(map(str, paths))}. 'cosda run' makes them.")
     return sorted(found.values(), key=lambda run: run.path.name)
 
 
-def _read_any_run(path: Path) -> Run | None:
-    """A run, a damaged one, or None for the training of a source model, which has a folder of its own."""
+def read_any_run(path: Path) -> Run | None:
+    """A run folder, however damaged: without records then, and without a config where that is what is damaged.
+
+    None for what is no run, such as the training of a source model, which has a folder of its own.
+    """
+    config: Json = {}
     try:
-        if _read_json(path / "config.json").get("kind") != "adapt":
+        if _read_object(path / "config.json").get("kind") != "adapt":
             return None
-        return read_run(path)
+        run = read_run(path)
+        check_config(run.config)
+        config = run.config
+        check_records(config, run.records, run.timing)
     except CosdaError as error:
-        return Run(path, {}, (), (), None, damage=str(error).removeprefix(f"{path}{os.sep}"))
+        return Run(path, config, (), (), None, damage=str(error).removeprefix(f"{path}{os.sep}"))
+    return run
 
 
-def _read_json(path: Path) -> Json:
-    return _parse(path.read_bytes(), str(path))
+REPAIR = "Delete the run folder and run again."
+
+
+def _read_object(path: Path) -> Json:
+    return _object(read_json(path), str(path))
 
 
 def _read_lines(path: Path) -> Iterator[Json]:
     """Whole lines only: a process that was killed may have left half of the last one."""
     if path.exists():
-        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
-            yield _parse(line, f"{path}, line {number},")
+        try:
+            with open_regular(path) as file:
+                for number, line in enumerate(file, start=1):
+                    if line.endswith(b"\n"):
+                        where = f"{path}, line {number},"
+                        yield _object(parse_json(line, where), where)
+        except OSError as error:
+            raise CosdaError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def _parse(text: bytes, where: str) -> Json:
-    try:
-        value = json.loads(text)
-        if isinstance(value, dict):
-            return value
-        reason = "not a JSON object"
-    except ValueError as error:
-        reason = str(error)
-    raise CosdaError(f"{where} is damaged: {reason}. Delete the run folder and run again.")
+def _object(value: Any, where: str) -> Json:
+    if isinstance(value, dict):
+        return value
+    raise CosdaError(f"{where} is damaged: not a JSON object. {REPAIR}")

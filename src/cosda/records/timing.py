@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cosda.files import Json
+from cosda.errors import CosdaError
+from cosda.files import Json, open_regular, parse_json
+from cosda.records.schema import Reached
+from cosda.settings import typed
 
 
 def read_timing(folder: Path) -> list[Json]:
     """The facts of a run's epochs so far.
 
-    Another process may be writing the last line, and a kill may have cut one off: what is no whole line is left out.
+    Another process may be writing the last line, and a kill may have cut one off: what is no whole line, or says
+    something else, is left out.
     """
     try:
-        lines = (folder / "timing.jsonl").read_bytes().split(b"\n")[:-1]
+        with open_regular(folder / "timing.jsonl") as file:
+            lines = [line for line in file if line.endswith(b"\n")]
     except OSError:  # nothing was timed yet
         return []
     return [facts for line in lines if (facts := _parse(line)) is not None]
@@ -25,10 +29,10 @@ def read_timing(folder: Path) -> list[Json]:
 
 def _parse(line: bytes) -> Json | None:
     try:
-        facts = json.loads(line)
-    except ValueError:
+        facts: Json = typed(Reached, parse_json(line, "timing.jsonl"), "timing.jsonl")
+    except CosdaError:
         return None
-    return facts if isinstance(facts, dict) else None
+    return facts
 
 
 def seconds_per_epoch(timing: Iterable[Mapping[str, Any]]) -> float | None:

@@ -45,8 +45,4 @@ def write_report(runs: Sequence[Run], output: Path | str, format: str, select: s
     Example:
         >>> write_report(find_runs([Path("runs")]), "report.html", "html")
     """
-    content, output = render_report(runs, format, select), Path(output)
-    try:
-        write_atomically(output, content)
-    except OSError as error:
-        raise CosdaError(f"cannot write the report to {output}: {error.strerror or error}.") from None
+    write_atomically(output, render_report(runs, format, select))

@@ -49,7 +49,7 @@ def answers(
     with evaluating(bank) as fast:
         for batch in images.sweep("test"):
             output, routing = fast.explain(batch.images)
-            parts.append(checked(output).logits.softmax(dim=1).cpu())
+            parts.append(checked(output, batch.images).logits.softmax(dim=1).cpu())
             for posterior, unknown in zip(routing.posterior.tolist(), routing.unknown.tolist(), strict=True):
                 found_routes.append(Route(dict(zip(bank.known, posterior, strict=True)), unknown))
     return torch.cat(parts).numpy(), found_routes

@@ -13,6 +13,7 @@ from pathlib import Path
 from cosda.config.plan import Plan
 from cosda.data.domain import Domain
 from cosda.errors import CosdaError
+from cosda.files import check_folder
 from cosda.models.artifact import Model, load_like
 from cosda.records.folder import RunFolder
 from cosda.records.run import Run, read_run
@@ -27,6 +28,8 @@ from cosda.run.shared_folder import open_folder
 from cosda.run.source import is_trained, source_model
 from cosda.run.stage import Stage
 from cosda.watch import Watcher
+
+CHECKPOINT = 2  # times the size of what is trained, at least: the student and its momentum
 
 
 def execute(
@@ -73,6 +76,7 @@ def _adapt(prepared: Prepared, folder: RunFolder, judge: Judge) -> None:
         measurer.everywhere(prepared.network, 0, {})
     else:  # take the model that the stage began with; the method may need it to set itself up
         prepared = prepared.with_model(_handed_on(folder, first - 1, prepared.model))
+    _check_room(prepared, folder, len(plan.data.domains) - first)
     method = plan.make_method()
     for number in range(first, len(plan.data.domains)):
         unfit = judge.begin(prepared, plan.data.domains[number])
@@ -91,6 +95,14 @@ def _adapt(prepared: Prepared, folder: RunFolder, judge: Judge) -> None:
         stage.measure(prepared.network)
         judge.end(prepared, folder, stage.stopped)
     folder.finish(select=plan.select, stages=len(plan.targets))
+
+
+def _check_room(prepared: Prepared, folder: RunFolder, stages: int) -> None:
+    """Say before training that the disk is too full for its checkpoint and the models of the stages that are left."""
+    trained = sum(value.nbytes for value in prepared.network.state_dict().values())
+    rules = [prepared.plan.adapt(target).carry_rule for target in prepared.plan.targets[-stages:]]
+    whole = sum(not rule.enlarges for rule in rules)  # an expert of a bank is small
+    check_folder(folder.path, needed=trained * (CHECKPOINT + whole))
 
 
 def _save(model: Model, folder: RunFolder, stage: int) -> None:

@@ -33,7 +33,7 @@ class Checkpoint:
 
     def save(self, **state: Any) -> None:
         """Keep a state with all that is recorded so far."""
-        save_checkpoint(self.path, {**state, "records": self.folder.length()})
+        save_checkpoint(self.path, {**state, "records": self.folder.secure()})
         self.folder.settle()
 
 

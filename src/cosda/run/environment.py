@@ -12,6 +12,7 @@ from cosda.distributed import collectives
 from cosda.files import Json, write_json
 from cosda.models.precision import Arithmetic, Precision, lacking
 from cosda.records.folder import RunFolder
+from cosda.registry import packages_used
 from cosda.watch import Watcher
 
 PACKAGES = ("cosda", "torch", "numpy", "kornia", "safetensors", "scikit-learn", "pillow")
@@ -41,7 +42,7 @@ def describe_environment(device: torch.device, arithmetic: Arithmetic) -> Json:
             versions[package] = "unknown"
     return {
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": versions | packages_used(),
         "system": platform.system(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),

@@ -15,6 +15,7 @@ from cosda.data.domain import Index
 from cosda.data.loader import Loader
 from cosda.errors import Diverged
 from cosda.models.bn_folding import evaluating
+from cosda.models.finite import about_inputs, largest
 from cosda.models.network import Network
 from cosda.types import Output
 
@@ -27,14 +28,16 @@ def outputs(network: Network, loader: Loader) -> Iterator[tuple[Tensor, Output]]
     """The network's output for all images, batch by batch, with their index."""
     with evaluating(network) as fast:
         for batch in loader.sweep("test"):
-            yield batch.index, checked(fast(batch.images))
+            yield batch.index, checked(fast(batch.images), batch.images)
 
 
-def checked(output: Output) -> Output:
-    """An output that consists of numbers; anything else is an error."""
-    # The loss after the last step would show it, but there is none.
+def checked(output: Output, images: Tensor) -> Output:
+    """An output for such images that consists of numbers; anything else is an error."""
     if not bool(output.logits.isfinite().all()):
-        raise Diverged("the model became unusable: its predictions are not numbers. Lower the learning rate.")
+        advice = about_inputs(largest(images)) or (
+            "Its weights are too large to compute with: take an older model, or train it at a lower learning rate."
+        )
+        raise Diverged(f"the model is unusable: its predictions are not numbers. {advice}")
     return output
 
 

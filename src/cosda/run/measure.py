@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from cosda.config.plan import Plan
 from cosda.data.domain import Domain, Index
 from cosda.data.loader import Loader
 from cosda.distributed import collectives
+from cosda.files import write_atomically
 from cosda.models.experts import DomainBank
 from cosda.models.network import Network
 from cosda.records.folder import RunFolder
@@ -116,8 +118,9 @@ class Measurer:
         """Put what is too large for a line of the records into a file beside them."""
         path = self.folder.path / kind / f"stage-{stage}.npz"
         if collectives.is_main():
-            path.parent.mkdir(exist_ok=True)
-            np.savez_compressed(path, allow_pickle=False, **arrays)
+            content = io.BytesIO()
+            np.savez_compressed(content, allow_pickle=False, **arrays)
+            write_atomically(path, content.getvalue())
         self.folder.append(kind, stage=stage, file=f"{kind}/{path.name}")
 
     def _test_loader(self, domain: Domain) -> Loader:

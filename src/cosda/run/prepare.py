@@ -20,6 +20,7 @@ from cosda.distributed import collectives
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
+from cosda.models.finite import check_finite
 from cosda.models.network import Network, to_device
 from cosda.preprocessing import Preprocessing
 from cosda.randomness import derive, stream
@@ -114,6 +115,7 @@ def prepare(
         if model is None:
             model = new_model(plan)
         else:  # a copy, because the given model stays as it is
+            check_finite(model.network, "the given model")
             model = _adopted(replace(model, network=copy.deepcopy(model.network)), plan, domains, watcher)
         model.network.arithmetic = open_arithmetic(plan.network.precision, machine.compile, device, watcher)
         to_device(model.network, device)

@@ -141,8 +141,9 @@ class Stage:
                 self.measurer.with_other_statistics(self.network, self.number, other)
 
     def _after_epoch(self, facts: Epoch) -> bool:
-        self.folder.append_epoch(self.number, facts.recorded, facts.timing)
         predictor = self.method.predictor(self.target)
+        self.training.check_sound(predictor)
+        self.folder.append_epoch(self.number, facts.recorded, facts.timing)
         with statistics_lent(predictor, self.training.statistics(self.statistics, predictor)):
             candidate, found = self._look(predictor, facts.epoch)
         self.selector.consider(candidate, self._adapted)
@@ -163,7 +164,7 @@ class Stage:
             source = self.plan.source
             found[source] = self.measurer.confusion(predictor, source)
             self.measurer.record(found[source], self.number, epoch, source)
-        if self.judge.stops:
+        if self.judge.stops and len(self.selector.images):
             seen = predict(own, self.selector.images) if seen is None else seen
             self.stopped = self.judge.epoch(seen)
         scores = self.selector.scores(own, seen)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +17,7 @@ from cosda.data.loader import Loader
 from cosda.distributed import collectives
 from cosda.errors import CosdaError, Diverged
 from cosda.methods.base import Group, Method, Progress
+from cosda.models.finite import about_inputs, largest_weight, not_finite
 from cosda.models.network import Network
 from cosda.models.statistics import statistics
 from cosda.parts.dual_speed import MergedStatistics
@@ -24,6 +26,8 @@ from cosda.randomness import derive, stream
 from cosda.run.checkpoint import alike
 from cosda.run.memory import peak_bytes
 from cosda.watch import Watcher
+
+EXPLODED = 1e4  # times the largest weight at the beginning, or one if that is less; no training that works comes near
 
 
 @dataclass
@@ -81,6 +85,9 @@ class Training:
         # When a first step overflows, and is left out, torch's fused SGD keeps a momentum that nobody has filled.
         self.optimiser = _optimiser(self.groups, self.settings, fused=not half)
         self.merged = MergedStatistics(self.student)
+        self.began_with = largest_weight(self.student)
+        self.updates = 0  # by this process
+        self.now = 0  # the epoch that is trained, or was last
 
     def run(self, after_epoch: Callable[[Epoch], bool | None]) -> None:
         """Train the epochs that are left, or until ``after_epoch`` says that it is enough."""
@@ -96,6 +103,7 @@ class Training:
 
     def _train_epoch(self) -> Epoch:
         epoch, epochs = self.epoch, self.settings.epochs
+        self.now = epoch
         rates = self._set_rates()
         # Networks with dropout draw from torch's global generator: it starts anew with each epoch. Of several
         # processes each drops out other features, because each has other images.
@@ -116,6 +124,7 @@ class Training:
         self.method.end_epoch()
         if isinstance(self.settings, AdaptSettings):
             self.merged.follow(self.student, cosine(*self.settings.merge_momentum, epoch, epochs))
+        self.check_sound(self.student)
         seconds = time.perf_counter() - start
         self.watcher.end(**sums.means)
         return Epoch(
@@ -134,10 +143,7 @@ class Training:
         values = {name: float(term.detach()) for name, term in terms.items()}
         for name, value in values.items():
             if not math.isfinite(value):
-                raise Diverged(
-                    f"the term '{name}' became {value} in epoch {self.epoch + 1} on {self.name}. "
-                    "Lower the learning rate (--set adapt.lr=…) or look at the images with 'cosda doctor'."
-                )
+                raise self._diverged(f"the term '{name}' became {value}")
         if terms and self.optimiser is not None:
             self.optimiser.zero_grad(set_to_none=True)
             self.scaler.scale(torch.stack(list(terms.values())).sum()).backward()  # type: ignore[no-untyped-call]
@@ -146,10 +152,34 @@ class Training:
             self.method.before_update()
             self.scaler.step(self.optimiser)
             self.scaler.update()
+            self.updates += 1
             self.method.after_update()
         else:
             self._exchange([])
         return values
+
+    def check_sound(self, network: Network) -> None:
+        """Stop where weights or statistics mean nothing any more: before they are measured, saved or carried on."""
+        if name := not_finite(network):
+            raise self._diverged(f"the model became unusable: '{name}' is not finite")
+        if (reach := largest_weight(network)) > EXPLODED * max(1.0, self.began_with):
+            raise self._diverged(f"the model became unusable: weights reach {reach:.0e}")
+
+    def _diverged(self, trouble: str) -> Diverged:
+        """With advice that fits the cause."""
+        section = "adapt" if isinstance(self.settings, AdaptSettings) else "source"
+        if advice := about_inputs(self._largest_input()):
+            pass
+        elif self.updates or self.epoch:
+            advice = f"Lower the learning rate: --set {section}.lr=… is {self.settings.lr:g} now."
+        else:
+            advice = "No weight was changed yet, so it is no matter of the learning rate: look at images and model."
+        return Diverged(f"{trouble} in epoch {self.now + 1} on {self.name}. {advice}")
+
+    def _largest_input(self) -> float:
+        """Of feature vectors; images are never too large."""
+        items = self.loader.items
+        return float(max(items.max(), -items.min())) if isinstance(items, np.ndarray) and items.ndim == 2 else 0.0
 
     def _exchange(self, gradients: list[Tensor]) -> None:
         """Let all processes have the same gradients, and the same running statistics in the student's BatchNorm."""

@@ -30,6 +30,8 @@ VALIDATORS: Registry[Validator] = Registry(
         "entropy": ENTROPY,
         "agreement": AGREEMENT,
     },
+    group="cosda.validators",
+    of=Validator,
 )
 
 

@@ -67,7 +67,7 @@ def test_what_cannot_be_written_is_explained(tmp_path: Path) -> None:
     with pytest.raises(CosdaError, match=r"FILE\.csv or FILE\.html"):
         write_diff(changes(), tmp_path / "x.pdf")
     (tmp_path / "file").write_text("")
-    with pytest.raises(CosdaError, match="cannot write the changes"):
+    with pytest.raises(CosdaError, match=r"cannot write .*x\.html|cannot write .*file: .* is a file"):
         write_diff(changes(), tmp_path / "file" / "x.html")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

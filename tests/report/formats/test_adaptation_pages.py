@@ -100,9 +100,9 @@ def test_a_thumbnail_that_is_missing_or_no_thumbnail_is_left_out(tmp_path: Path,
 def test_damaged_records_are_reasons_on_the_page(tmp_path: Path) -> None:
     folder = write_adaptation(tmp_path / "run")
     add_records(folder, [{"kind": "validation", "stage": 1, "epoch": 2}])
-    found = page_of(folder).figures[-1].panels
-    assert found[1].title == "Label-free scores"
-    assert "damaged records (KeyError: 'images')" in found[1].reason
+    [problem] = page_of(folder).adaptation.problems
+    assert problem.startswith("records.jsonl, line ")
+    assert problem.endswith("is damaged: there is no images, scores.")
 
 
 def test_scores_of_other_images_do_not_begin_the_curves(tmp_path: Path) -> None:

@@ -28,8 +28,10 @@ def demo(
     from cosda.bench.demo import run_demo
     from cosda.cli.live import open_onlooker
     from cosda.cli.tables import print_tables
+    from cosda.files import check_file
     from cosda.report import write_report
 
+    check_file(out / "report.html")
     runs = run_demo(out, seeds, workers, open_onlooker(quiet))
     print_tables(runs)
     write_report(runs, out / "report.html", "html")

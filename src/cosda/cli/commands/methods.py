@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +36,10 @@ def methods(
     if encoders:
         rows = catalogue.all_encoders()
     elif cost:
-        rows = catalogue.cost_rows(find_runs([runs]))
+        found = find_runs([runs])
+        for run in (run for run in found if run.damage):
+            print(f"left out {run.path}: {run.damage}", file=sys.stderr)
+        rows = catalogue.cost_rows(found)
     else:
         rows = catalogue.settings_rows(name, benchmark, variant, ablate) if name else catalogue.all_methods()
     if as_json:

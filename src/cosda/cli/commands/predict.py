@@ -46,10 +46,12 @@ def predict(
     Example:  cosda predict adapted-model photos/today --explain
     """
     from cosda import api
-    from cosda.files import write_atomically
+    from cosda.files import check_file, write_atomically
     from cosda.run.predictions import check_format, write_predictions
 
     check_format(format)
+    if output is not None:
+        check_file(output)
     found = api.predict(
         loading.load(model),
         images,

@@ -25,10 +25,12 @@ def report(
 
     Example:  cosda report runs -o report.html
     """
+    from cosda.files import check_file
     from cosda.records.run import find_runs
     from cosda.report import write_report
 
     chosen = format or (output.suffix.lstrip(".") if output else "html") or "html"
     path = output or Path(f"report.{chosen}")
+    check_file(path)
     write_report(find_runs(runs), path, chosen, select)
     print(f"report written to {path}")

@@ -53,6 +53,8 @@ ENCODERS = Encoders(
         "hf/NAME": Family("a vision model of transformers", transformers),
         "identity:D": Family("feature vectors of width D, as they are", identity, has_weights=False),
     },
+    group="cosda.encoders",
+    of=(Named, Family),
 )
 
 

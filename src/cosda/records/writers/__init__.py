@@ -32,6 +32,8 @@ WRITERS: Registry[type[Writer]] = Registry(
         "tensorboard": TensorBoard,
         "wandb": WeightsAndBiases,
     },
+    group="cosda.writers",
+    of=Writer,
 )
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from cosda import metrics
 from cosda.errors import CosdaError
 from cosda.files import Json, flatten
-from cosda.records.run import Run, read_run
+from cosda.records.run import Run, read_run, read_whole_run
 from cosda.records.timing import images_per_second, seconds_per_epoch
-from cosda.report.model.groups import DAMAGED, group_runs
+from cosda.report.model.groups import group_runs
 
 # What a run is, beside its settings: key of config.json -> its name in words.
 IDENTITY = {
@@ -171,18 +171,11 @@ def _read(path: Path) -> Run:
     """A run folder whose facts are all there, or an error that says what it is instead."""
     if not path.exists():
         raise CosdaError(f"{path} does not exist. Give two run folders, such as those below 'runs'.")
-    run = read_run(path)
-    if run.config.get("kind") == "source":
+    if read_run(path).config.get("kind") == "source":
         raise CosdaError(
             f"{path} is the training of a source model. Only runs can be compared: folders of 'cosda run'."
         )
-    try:
-        _ = run.label, run.seed, run.matrix(), run.routing(), _settings(run), _cost(run)
-        _ = [run.config[key] for key in IDENTITY]
-    except DAMAGED as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise CosdaError(f"{path} is damaged: {reason}. Delete the run folder and run again.") from None
-    return run
+    return read_whole_run(path)
 
 
 def _warnings(a: Run, b: Run, environment: set[str], timed: bool) -> Iterator[str]:

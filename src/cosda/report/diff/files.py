@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cosda.errors import CosdaError
-from cosda.files import csv_text, write_atomically
+from cosda.files import check_file, csv_text, write_atomically
 from cosda.report.diff.changes import Diff
 from cosda.report.formats.layout import TextTable
 from cosda.report.formats.shown import Shown, data_address
@@ -18,14 +18,15 @@ HEADER = ("image", "before", "before_probability", "after", "after_probability",
 
 
 def check_output(path: str | Path) -> str:
-    """``csv`` or ``html``, by the name of a file.
+    """``csv`` or ``html``, by the name of a file that can be written.
 
     Raises:
-        CosdaError: it is neither.
+        CosdaError: it is neither, or it cannot be written.
     """
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in ("csv", "html"):
         raise CosdaError(f"changes are written to FILE.csv or FILE.html, and {path} is neither.")
+    check_file(path)
     return kind
 
 
@@ -44,10 +45,7 @@ def write_diff(diff: Diff, path: str | Path, most: int = 200) -> None:
         >>> write_diff(cosda.diff("model", "adapted", "photos", pictures=200), "changes.html")
     """
     text = as_csv(diff) if check_output(path) == "csv" else as_page(diff, most)
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise CosdaError(f"cannot write the changes to {path}: {error.strerror or error}.") from None
+    write_atomically(path, text)
 
 
 def as_csv(diff: Diff) -> str:

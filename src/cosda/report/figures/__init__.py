@@ -27,4 +27,6 @@ FIGURES: Registry[FigureKind] = Registry(
         "confusions": CONFUSIONS,
         "features": FEATURES,
     },
+    group="cosda.figures",
+    of=FigureKind,
 )

@@ -19,4 +19,6 @@ FORMATS: Registry[Format] = Registry(
         "csv": CSV,
         "tex": LATEX,
     },
+    group="cosda.formats",
+    of=Format,
 )

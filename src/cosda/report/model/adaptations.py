@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from cosda.errors import CosdaError
+from cosda.files import read_json
 from cosda.records.lineage import Step as Recorded
 from cosda.records.lineage import read_lineage
 from cosda.records.run import Run
@@ -61,7 +61,7 @@ def split_adaptations(runs: Sequence[Run]) -> tuple[tuple[Adaptation, ...], list
     found: list[Adaptation] = []
     others: list[Run] = []
     for run in runs:
-        adaptation = _adaptation(run) if not run.damage and (run.path / FOLDER).is_dir() else None
+        adaptation = _adaptation(run) if run.config and (run.path / FOLDER).is_dir() else None
         if adaptation is None:
             others.append(run)
         else:
@@ -76,7 +76,7 @@ def _adaptation(run: Run) -> Adaptation | None:
         _ = run.label, run.seed, run.domains[-1], identity(run)
     except DAMAGED:
         return None
-    problems: list[str] = []
+    problems = [run.damage] if run.damage else []
 
     def readable(read: Callable[[], T]) -> T | None:
         try:
@@ -86,7 +86,7 @@ def _adaptation(run: Run) -> Adaptation | None:
         return None
 
     verdict = readable(lambda: read_verdict(run.path))
-    if verdict is None and not problems:
+    if verdict is None and not (run.path / FOLDER / "verdict.json").exists():
         return None
     images = readable(lambda: read_images(run.path)) or ()
     lineage = readable(lambda: _lineage(run, verdict)) or (_this_step(run, verdict, ""),)
@@ -99,12 +99,10 @@ def _lineage(run: Run, verdict: Verdict | None) -> tuple[Step, ...]:
         path = run.path / "models" / f"stage-{stage}" / "model.json"
         try:
             if path.is_file():
-                steps = [*map(_step, read_lineage(json.loads(path.read_bytes())["lineage"]))]
+                steps = [*map(_step, read_lineage(read_json(path)["lineage"], f"{path} is damaged"))]
                 date = steps.pop().date if stage else ""
                 return (*steps, _this_step(run, verdict, date))
-        except CosdaError as error:
-            raise CosdaError(f"{path} is damaged: {error}") from None
-        except (*DAMAGED, OSError) as error:
+        except DAMAGED as error:
             raise CosdaError(f"{path} is damaged: {error!r}.") from None
     return ()
 

@@ -112,7 +112,7 @@ def group_runs(runs: Sequence[Run], select: str | None = None) -> GroupedRuns:
     left_out: list[Problem] = []
     refused: dict[Path, str] = {}  # runs that cannot be shown under the rule, and why
     for run in sorted(runs, key=lambda run: run.path.name):
-        if run.damage:
+        if run.damage and not run.config:
             left_out.append(Problem(run, run.damage))
             continue
         try:
@@ -186,6 +186,8 @@ def _group(name: str, runs: list[Run], refused: Mapping[Path, str]) -> Group:
 
 def _matrix(run: Run) -> tuple[list[list[float]] | None, str]:
     """The accuracies of a finished run, or the reason why there are none."""
+    if run.damage:
+        return None, f"damaged records: {run.damage}"
     try:
         if run.done is None:
             why = f"failed: {run.failure.splitlines()[0].rstrip('.')}" if run.failure else "not finished"

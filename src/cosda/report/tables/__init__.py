@@ -33,4 +33,6 @@ TABLES: Registry[TableKind] = Registry(
         "matrix": MATRIX,
         "routing": ROUTING,
     },
+    group="cosda.tables",
+    of=TableKind,
 )
