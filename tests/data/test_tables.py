@@ -369,6 +369,23 @@ def test_a_damaged_file_is_an_error_in_one_line(tmp_path, damage):
     assert examine(path).problems
 
 
+def test_no_damage_of_the_sizes_that_a_file_states_ends_the_process(tmp_path):
+    """Pyarrow ends it where the statistics of a column of lists are damaged, unless the column was read before."""
+    path = tmp_path / "rows.parquet"
+    table = pyarrow.table({"features": [[1.0, 2.0]] * 5, "label": list("ababa")})
+    parquet.write_table(table, path, store_schema=False)
+    good = path.read_bytes()
+    footer = int.from_bytes(good[-8:-4], "little")
+    read = 0
+    for place in range(len(good) - 8 - footer, len(good) - 8):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 16]) + good[place + 1 :])
+        try:
+            read += len(load_domain(path)) > 0
+        except CosdaError as error:
+            assert "\n" not in str(error)
+    assert 0 < read < footer
+
+
 def test_a_damaged_saved_folder_is_an_error(tmp_path):
     folder = saved(made(), tmp_path)
     (folder / "state.json").write_text('{"_data_files": [{"filename": "../../secret.arrow"}]}')
