@@ -19,12 +19,13 @@ from torch import nn
 
 import cosda
 from cosda import hub
+from cosda.__main__ import app
 from cosda.data.doctor import examine
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model
 from cosda.models.experts import DomainBank
 from mini_hub import MiniHub, served, use
-from tiny import CLASSES, SEEN, tiny_domain
+from tiny import CLASSES, SEEN, WIDTH, tiny_domain
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 
@@ -133,9 +134,7 @@ def test_a_copy_serves_where_nobody_may_be_asked_or_nobody_answers(a_hub, model,
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert Model.from_pretrained("org/model", cache_dir=tmp_path / "mine").key == model.key
     assert len(a_hub.asked) == asked
-    with pytest.raises(
-        CosdaError, match=r"org/model is not on this machine and cannot be fetched: .*offline"
-    ):
+    with pytest.raises(CosdaError, match=r"org/model is not on this machine and cannot be fetched: .*offline"):
         Model.from_pretrained("org/model")
 
 
@@ -147,10 +146,22 @@ def test_a_model_that_the_hub_does_not_have(a_hub):
         cosda.load("hf:a/b/c/d")
 
 
+def test_commands_take_a_model_of_the_hub_and_write_into_folders_alone(a_hub, model, tmp_path, capsys):
+    np.savez(tmp_path / "images.npz", images=np.random.default_rng(0).normal(0, 1, (20, WIDTH)).astype(np.float32))
+    images = str(tmp_path / "images.npz")
+    app(["predict", "hf:org/model", images, "-q"], standalone_mode=False)
+    assert len(capsys.readouterr().out.splitlines()) == 21
+    with pytest.raises(CosdaError, match=r"hf:org/model is a name on the hub and no folder.*--to FOLDER"):
+        app(["profile", "hf:org/model", images, "-q"], standalone_mode=False)
+    app(["profile", "hf:org/model", images, "-q", "--to", str(tmp_path / "mine")], standalone_mode=False)
+    assert cosda.load(tmp_path / "mine").network.base.profile.name == "one"
+    assert cosda.load("hf:org/model").key == model.key
+
+
 def test_a_damaged_copy_is_noticed(a_hub, tmp_path):
     weights = tmp_path / "hub" / "model" / "head.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x00\x01")
-    with pytest.raises(CosdaError, match=r"is not the file that model\.json was written with"):
+    with pytest.raises(CosdaError, match=r"is not the file that its model\.json was written with"):
         Model.from_pretrained("org/model")
 
 

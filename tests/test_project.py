@@ -43,7 +43,7 @@ def test_workflows_call_targets_that_exist(workflow):
         assert ("run" in step) != ("uses" in step)
         assert "uses" not in step or re.search(r"@[\w./]+$", step["uses"])
     assert load(workflow)["permissions"] == {"contents": "read"}
-    assert load(workflow)["env"]["PIP_EXTRA_INDEX_URL"] in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert load(workflow)["env"]["PIP_EXTRA_INDEX_URL"] in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
 
 def test_the_workflow_does_what_the_projects_own_check_does():

@@ -18,6 +18,7 @@ from cosda import metrics
 from cosda.config.plan import Plan
 from cosda.config.request import Data, Options, Request
 from cosda.config.resolve import resolve
+from cosda.data.benchmarks import BenchmarkLike
 from cosda.data.benchmarks import load as load_benchmark
 from cosda.data.cache import Packed
 from cosda.data.domain import Benchmark, Domain, everything
@@ -195,7 +196,7 @@ def _folder(out: str | Path | None) -> Iterator[Path]:
 
 
 def run_chain(
-    data: str | Path | Benchmark,
+    data: BenchmarkLike,
     method: str = "cosda",
     *,
     domains: Sequence[str] | None = None,
@@ -208,7 +209,7 @@ def run_chain(
     """Run a chain of domains of a benchmark: source model, then each target; everything measured and recorded.
 
     Args:
-        data: a benchmark, its name, or its folder.
+        data: a benchmark, its name or folder, or whatever else `load_benchmark` reads.
         method: its name; ``cosda.METHODS`` has all.
         domains: the chain, source first; all domains in order where this is left out.
         model: a trained model to start from instead of training one on the source.
@@ -229,7 +230,7 @@ def run_chain(
 
 
 def run_request(
-    data: str | Path | Benchmark,
+    data: BenchmarkLike,
     request: Request,
     out: str | Path = "runs",
     machine: Machine | None = None,
@@ -256,7 +257,7 @@ def make_plan(benchmark: Benchmark, request: Request, cache: Path | None = None)
 
 
 def train_source(
-    data: str | Path | Benchmark,
+    data: BenchmarkLike,
     domain: str,
     *,
     out: str | Path = "runs",
@@ -267,7 +268,7 @@ def train_source(
     """Train a source model on one labelled domain, or load it where that has been done before.
 
     Args:
-        data: a benchmark, its name, or its folder.
+        data: a benchmark, its name or folder, or whatever else `load_benchmark` reads.
         domain: the labelled domain to train on.
         out: where the folder of its training lies. A training that was interrupted goes on.
         machine: device, threads, cache.
@@ -285,7 +286,7 @@ def train_source(
 
 
 def train_request(
-    data: str | Path | Benchmark,
+    data: BenchmarkLike,
     request: Request,
     out: str | Path = "runs",
     machine: Machine | None = None,
@@ -630,5 +631,5 @@ def _model(model: Model | str | Path) -> Model:
     return model if isinstance(model, Model) else load(model)
 
 
-def _benchmark(data: str | Path | Benchmark, machine: Machine) -> Benchmark:
+def _benchmark(data: BenchmarkLike, machine: Machine) -> Benchmark:
     return data if isinstance(data, Benchmark) else load_benchmark(data, follow_links=machine.follow_links)

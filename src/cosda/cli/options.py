@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"It is {what_belongs()}.")]
 Images = Annotated[
-    Path, typer.Argument(metavar="IMAGES", help="A folder of images, a CSV file or image list, or an .npz file.")
+    Path,
+    typer.Argument(
+        metavar="IMAGES",
+        help="A folder of images, a CSV or parquet file, an image list, an .npz file, a data set that datasets has "
+        "saved, or hf:ORG/NAME; DATA#DOMAIN for one of several domains.",
+    ),
 ]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")]
 Method = Annotated[str, typer.Option(help="The method; 'cosda methods' lists them.")]

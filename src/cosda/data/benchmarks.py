@@ -31,6 +31,8 @@ from cosda.data.tables import is_dataset, read_dataset
 from cosda.data.torch_dataset import Indexable
 from cosda.errors import CosdaError, nearest
 
+BenchmarkLike = str | os.PathLike[str] | Mapping[str, object] | Indexable | Benchmark
+
 
 @dataclass(frozen=True)
 class Found:
@@ -42,7 +44,7 @@ class Found:
 
 
 def load(
-    data: str | os.PathLike[str] | Indexable | Mapping[str, object],
+    data: BenchmarkLike,
     name: str | None = None,
     *,
     follow_links: bool = False,
@@ -52,7 +54,7 @@ def load(
     Args:
         data: A folder of domain folders, a file of several domains (``.npz``, ``.csv``, ``.parquet``), a folder of
             ``save_to_disk`` or the name ``hf:ORG/NAME`` of a data set, a ``Dataset`` or ``DatasetDict`` of
-            ``datasets``; or the name of an embedded benchmark.
+            ``datasets``; the name of an embedded benchmark; or a `Benchmark`, which is returned as it is.
         name: The benchmark that the caller expects to find there, a name of `BENCHMARKS`.
         follow_links: Whether links and lists in a folder may lead out of it.
 
@@ -63,6 +65,8 @@ def load(
         >>> cosda.load_benchmark("photos").domains
         >>> cosda.load_benchmark(datasets.load_dataset("org/name"))["sketch"]
     """
+    if isinstance(data, Benchmark):
+        return data
     if is_dataset(data):
         found = _of_tables(UNNAMED, read_dataset(data, UNNAMED))
         return assemble(_expected(found, by_name(name) if name else None, "the data set"))

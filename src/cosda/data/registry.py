@@ -109,6 +109,6 @@ def what_belongs(known: Known | None = None) -> str:
     titles = ", ".join(known.title for known in BENCHMARKS.values() if not known.make)
     embedded = " or ".join(f"'{name}'" for name, known in BENCHMARKS.items() if known.make)
     return (
-        f"a folder of domain folders, <domain>/<class>/<images> ({titles} or your own), an .npz file, "
-        f"or the name {embedded}"
+        f"a folder of domain folders, <domain>/<class>/<images> ({titles} or your own), an .npz, CSV or parquet file, "
+        f"a data set that datasets has saved, hf:ORG/NAME, or the name {embedded}"
     )

@@ -20,7 +20,7 @@ import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -45,6 +45,7 @@ Splits = Mapping[str, Sequence["Part"]]
 
 _TESTS = ("test", "validation", "valid", "val", "dev")  # splits that are measured, the best known first
 _SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d+)-of-(?P<count>\d+)")
+_BYTES = 8  # of a number, at most
 _LETTERS = 1000  # of the name of a class or a domain, at most
 _SAVED, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
 
@@ -120,7 +121,7 @@ def read_saved(path: Path, labels: bool = True, fence: Fence | None = None) -> l
         found = _library().load_from_disk(str(path.resolve()))
         splits = dict(found) if isinstance(found, Mapping) else {"": found}
         known = {str(name): [_Dataset(rows, path)] for name, rows in splits.items()}
-    return _read(known, path.name, str(path), labels, fence)
+        return _read(known, path.name, str(path), labels, fence)
 
 
 def is_parquet(path: Path) -> bool:
@@ -134,12 +135,14 @@ def read_parquet(path: Path, labels: bool = True, fence: Fence | None = None) ->
     Raises:
         CosdaError: a file is damaged, or would fill the memory; one of several is missing; no column holds images.
     """
-    if not path.is_dir():
-        return _read({"": [_Parquet(path, path.parent)]}, path.stem, str(path), labels, fence or Fence(path.parent))
-    fence = fence or Fence(path)
-    files_below(path, fence)
-    splits = {split: [_Parquet(file, path) for file in files] for split, files in _parquet_splits(path).items()}
-    return _read(splits, path.name, str(path), labels, fence)
+    base = path if path.is_dir() else path.parent
+    fence, found = fence or Fence(base), {"": [path]}
+    if path.is_dir():
+        files_below(path, fence)
+        found = _parquet_splits(path)
+    with _explained(path, "a parquet file"):
+        splits = {split: [_Parquet(file, base) for file in files] for split, files in found.items()}
+        return _read(splits, path.name if path.is_dir() else path.stem, str(path), labels, fence)
 
 
 def _parquet_files(folder: Path) -> list[Path]:
@@ -205,12 +208,13 @@ class _Parquet:
 
     def __init__(self, path: Path, base: Path) -> None:
         self.path, self.base = path, base
+        stat = path.stat()
+        self._stamp = (stat.st_size, stat.st_mtime_ns)  # another file of this name is not taken for it
         with _opened(path) as file:
             groups = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
             self._starts = np.cumsum([0, *groups]).tolist()
-            size = path.stat().st_size
-            if not 0 < self._starts[-1] <= size:
-                raise CosdaError(f"{path} says that it has {self._starts[-1]:,} rows, in {size:,} bytes.")
+            if not 0 < self._starts[-1] <= stat.st_size:
+                raise CosdaError(f"{path} says that it has {self._starts[-1]:,} rows, in {stat.st_size:,} bytes.")
             self.features = _features(file.schema_arrow)
 
     def __len__(self) -> int:
@@ -219,20 +223,25 @@ class _Parquet:
     def column(self, name: str) -> Any:
         """A whole column."""
         with _opened(self.path, name) as file:
-            _check_size(self.path, file.metadata, name, range(file.metadata.num_row_groups))
+            _check_size(self.path, file, range(file.metadata.num_row_groups))
+            leaves = [number for number, leaf in enumerate(_leaves(file)) if leaf.path.startswith(f"{name}.")]
+            if leaves:  # lists, which may be of any length
+                file.scan_contents([name])  # pyarrow ends the process where what follows is damaged; this only raises
+                groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+                _check(self.path, _BYTES * sum(group.column(leaf).num_values for group in groups for leaf in leaves))
             return file.read([name]).column(name)
 
     def value(self, name: str, row: int) -> Any:
         """One value."""
         group = bisect_right(self._starts, row) - 1
-        return _group(self.path, name, group)[row - self._starts[group]].as_py()
+        return _group(self.path, self._stamp, name, group)[row - self._starts[group]].as_py()
 
 
 @lru_cache(maxsize=2)  # images are read in order, apart from those of --no-pack
-def _group(path: Path, name: str, group: int) -> Any:
+def _group(path: Path, stamp: tuple[int, int], name: str, group: int) -> Any:
     """A column of a group of rows."""
     with _opened(path, name) as file:
-        _check_size(path, file.metadata, name, [group])
+        _check_size(path, file, [group])
         return file.read_row_group(group, [name]).column(name)
 
 
@@ -244,29 +253,26 @@ def _opened(path: Path, name: str | None = None) -> Iterator[Any]:
     with _explained(path, "a parquet file"), open_regular(path) as file:
         once: list[str] = []
         if name is not None:
-            schema = parquet.ParquetFile(file).schema
-            leaves = [schema.column(number) for number in range(len(schema.names))]
-            once = [leaf.path for leaf in leaves if _belongs(leaf.path, name) and leaf.physical_type == "BYTE_ARRAY"]
+            mine = [leaf for leaf in _leaves(parquet.ParquetFile(file)) if f"{leaf.path}.".startswith(f"{name}.")]
+            once = [leaf.path for leaf in mine if leaf.physical_type == "BYTE_ARRAY"]
             file.seek(0)
         yield parquet.ParquetFile(file, read_dictionary=once)
 
 
-def _belongs(leaf: str, name: str) -> bool:
-    return leaf == name or leaf.startswith(f"{name}.")
+def _leaves(file: Any) -> list[Any]:
+    """What is stored of a file's columns: of one of lists or structures what is in these."""
+    return [file.schema.column(number) for number in range(len(file.schema.names))]
 
 
-def _check_size(path: Path, metadata: Any, name: str, groups: Sequence[int]) -> None:
-    """An error for a column that would unpack to far more than lies on the disk; see `UNPACKED`."""
-    size, unpacked = path.stat().st_size, 0
-    for group in map(metadata.row_group, groups):
-        for leaf in map(group.column, range(group.num_columns)):
-            if _belongs(leaf.path_in_schema, name):
-                each = 8 if leaf.physical_type != "BYTE_ARRAY" else 4  # of a text or bytes its place in a list
-                unpacked += leaf.total_uncompressed_size + each * leaf.num_values
+def _check_size(path: Path, file: Any, groups: Iterable[int]) -> None:
+    """An error for groups of rows that would unpack to far more than lies on the disk; see `UNPACKED`."""
+    _check(path, sum(file.metadata.row_group(group).total_byte_size for group in groups))
+
+
+def _check(path: Path, unpacked: int) -> None:
+    size = path.stat().st_size
     if unpacked > max(UNPACKED.value * MIB, UNPACKED_RATIO * size):
-        raise CosdaError(
-            f"{path}, column {name}: its {size / MIB:,.1f} MiB unpack to {UNPACKED.exceeded(unpacked / MIB)}."
-        )
+        raise CosdaError(f"{path}: its {size / MIB:,.1f} MiB unpack to {UNPACKED.exceeded(unpacked / MIB)}.")
 
 
 def _library() -> Any:

@@ -605,6 +605,8 @@ def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Te
 
 def check_free(path: Path, overwrite: bool) -> None:
     """Refuse to write a model where that cannot be done, or over anything but a model that may be replaced."""
+    if hub.name_of(str(path)) is not None:
+        raise CosdaError(f"{path} is a name on the hub and no folder. Say where to write to: --to FOLDER.")
     path = path.expanduser().resolve()
     check_folder(path.parent)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):

@@ -12,14 +12,16 @@ from cosda.cli.tables import print_json
 
 
 def doctor(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A folder of domain folders, lists, or an .npz file.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="A folder of domain folders or of images, a file, or hf:ORG/NAME.")
+    ],
     follow_links: FollowLinks = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is in a data folder and what is wrong.
+    """Say what is in data and what is wrong.
 
-    Domains, classes, counts, unreadable files, duplicates, missing classes, wrong splits. Exit code 2 if anything is
-    wrong.
+    Domains, classes, counts, unreadable files, duplicates, missing classes, wrong splits; of a table also which column
+    is what. Exit code 2 if anything is wrong.
 
     Example:  cosda doctor photos
     """
