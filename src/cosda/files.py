@@ -66,9 +66,12 @@ def as_text(name: str) -> str:
     """
     if name.isprintable():
         return name
-    return "".join(_escaped(letter) if unicodedata.category(letter) in _UNSHOWN else letter for letter in name)
+    return "".join(
+        _escaped(letter) if unicodedata.category(letter) in _UNSHOWN or letter in _TURNS else letter for letter in name
+    )
 
 
+_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # have text shown from right to left
 _UNSHOWN = ("Cc", "Cs", "Zl", "Zp")  # control characters, bytes that are no text, ends of lines and paragraphs
 
 
@@ -216,6 +219,8 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], o
     with writing(given):
         if path.is_symlink():
             path = path.resolve()
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a link to a device would have it replaced
+            raise OSError(errno.EINVAL, "it is a pipe or a device and not a file")
         new, old = (path.with_name(own_name(f".{path.name}.", f".{suffix}")) for suffix in ("tmp", "old"))
         make_folder(path.parent)
         sweep(path.parent, f".{path.name}.", ".tmp")

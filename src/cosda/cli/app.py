@@ -16,7 +16,7 @@ import typer
 from cosda import __version__
 from cosda.distributed import env
 from cosda.errors import CosdaError, in_words, refusal
-from cosda.files import writing
+from cosda.files import as_text, writing
 from cosda.run.memory import keep_freed_memory
 
 
@@ -64,6 +64,7 @@ def build_app(commands: Iterable[Callable[..., None]]) -> typer.Typer:
 
 
 INTERRUPTED, ENDED = (128 + number for number in (signal.SIGINT, signal.SIGTERM))
+LONGEST = 3_000  # letters of a message; what to do stands at its end
 GRACE = 30.0  # seconds in which torchrun ends this process, if rank 0 has failed too
 
 
@@ -96,8 +97,11 @@ def run_program(app: typer.Typer) -> None:
 
 
 def _say(text: str) -> None:
+    """Print one line, whatever names and values of data it shows."""
+    line = as_text(" ".join(text.splitlines()))
+    shown = line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     with suppress(OSError):  # the disk may be full on which standard error goes
-        print(f"cosda: {text}", file=sys.stderr)
+        print(f"cosda: {shown}", file=sys.stderr)
 
 
 def _hear_once() -> None:

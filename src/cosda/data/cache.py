@@ -25,7 +25,7 @@ from cosda.data.decode import digest as image_digest
 from cosda.data.domain import Domain, Files, Images, Index, Items, Undecoded, part_of
 from cosda.data.entries import cache_folder, open_entry
 from cosda.errors import CannotWrite, CosdaError
-from cosda.files import Json, digest, write_atomically
+from cosda.files import Json, digest, read_regular, write_atomically
 
 VERSION = 1  # raise it whenever the decoded pixels change
 ADVICE = "Set COSDA_CACHE to another folder, or use --no-pack."
@@ -128,7 +128,7 @@ def _files_key(files: Files, cache: str | Path | None, workers: int | None, prog
     stat_key = _digest(_stat_line(files, i) for i in range(len(files)))
     memo = cache_folder(cache) / "keys" / stat_key
     with suppress(OSError, ValueError):
-        key, check = memo.read_text(encoding="ascii").split()
+        key, check = read_regular(memo, 1_000).decode("ascii").split()
         if check == digest([stat_key, key]):  # a damaged or foreign one would make other images look like these
             return key
     key = _content(files, workers, progress)

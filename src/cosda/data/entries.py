@@ -28,12 +28,13 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from cosda.errors import CannotWrite, CosdaError
-from cosda.files import Json, digest, flush, write_atomically
+from cosda.files import JSON_BYTES, Json, digest, flush, open_regular, parse_json, read_regular, write_atomically
 
 KINDS = ("packs", "features")
 ENTRY, SEEN, PARTIAL = "entry.json", "seen", ".partial"
 OURS = re.compile(r"[0-9a-f]{32}-\d+-v\d+|[0-9a-f]{10}(\.npy|\.lock)?")  # names of entries, of older versions too
 _CHUNK = 2**20
+_MARK = 1_000  # bytes of what says that an entry was seen
 _seen: dict[Path, str] = {}  # where a cache cannot be written
 
 
@@ -96,14 +97,14 @@ def fault_of(place: Path, thorough: bool = False) -> str:
             _remember(place, now)
     except FileNotFoundError as error:
         return f"{Path(error.filename or ENTRY).name} is missing"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (CosdaError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return str(error) or type(error).__name__
     return ""
 
 
 def _description(place: Path) -> Json:
     """What entry.json says, if it is whole and belongs here."""
-    described = json.loads((place / ENTRY).read_text(encoding="utf-8"))
+    described = parse_json(read_regular(place / ENTRY, JSON_BYTES), ENTRY)
     check = described.pop("check")
     if check != digest(described):
         raise ValueError(f"{ENTRY} is damaged")
@@ -138,7 +139,7 @@ def _make(place: Path, write: Callable[[Path], Json]) -> Json:
 
 def _hash(file: Path) -> str:
     total = hashlib.blake2b(digest_size=16)
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         while chunk := opened.read(_CHUNK):
             total.update(chunk)
     return total.hexdigest()
@@ -152,7 +153,7 @@ def _stamp(files: list[Path]) -> str:
 
 def _read_seen(place: Path) -> str | None:
     with suppress(OSError, ValueError):
-        return (place / SEEN).read_text(encoding="ascii")
+        return read_regular(place / SEEN, _MARK).decode("ascii")
     return None
 
 

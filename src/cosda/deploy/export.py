@@ -22,7 +22,7 @@ from cosda.deploy.format import Array, Description, Run
 from cosda.deploy.graph import Graph, make_graph
 from cosda.deploy.trial import TOLERANCE, Trial, images_for_trial, try_out
 from cosda.errors import CosdaError
-from cosda.files import check_file, check_folder, write_atomically
+from cosda.files import check_file, check_folder, read_json, write_atomically
 from cosda.models.artifact import Model
 from cosda.models.encoders.weights import first_line
 from cosda.models.experts import DomainBank
@@ -132,9 +132,9 @@ def _check_free(path: Path, overwrite: bool, apart: bool) -> None:
 def _listed(path: Path) -> set[str]:
     """The files of an exported folder by its manifest; none where it has none."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(path / MANIFEST)
         return {MANIFEST, manifest["router"], *(expert["file"] for expert in manifest["experts"])}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (CosdaError, KeyError, TypeError):
         return set()
 
 

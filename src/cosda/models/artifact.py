@@ -37,7 +37,7 @@ from torch import nn
 from cosda import hub
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.files import check_folder, encoded, read_json, write_atomically
+from cosda.files import JSON_BYTES, check_folder, encoded, read_json, read_regular, write_atomically
 from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.builders import Builder, build_again
 from cosda.models.card import card
@@ -560,7 +560,7 @@ def _is_ours(file: Path) -> bool:
     if file.name == CARD:
         try:
             written = read_description(file.parent)["sha256"].get(CARD)
-            return bool(written == hashlib.sha256(file.read_bytes()).hexdigest())
+            return bool(written == hashlib.sha256(read_regular(file, JSON_BYTES)).hexdigest())
         except (CosdaError, OSError):
             return False
     return file.name in FILES or any(fnmatch(file.name, pattern) for pattern in (_PROFILES, _EXPERTS, _GRAPHS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,12 @@ import torch
 from torch import nn
 
 from cosda.errors import CosdaError
+from cosda.files import JSON_BYTES, as_text, parse_json, read_regular
 from cosda.models.artifact import Model
 from cosda.models.builders import built
 from cosda.models.encoders.base import IMAGENET, Preprocessing
 from cosda.models.encoders.weights import load_weights, read_weights
+from cosda.models.finite import check_finite
 from cosda.models.graphs import FORMATS
 from cosda.models.libraries import LIBRARIES, Library, find_library
 from cosda.models.opaque import import_graph
@@ -140,6 +141,7 @@ def _from_graph(file: Path, names: tuple[str, ...] | None, changes: Mapping[str,
 
 
 def _wrapped(network: nn.Module, names: tuple[str, ...], classifier: str | None, seen: Preprocessing) -> Model:
+    check_finite(network, "the classifier")
     model = wrap(network.eval(), names, classifier=classifier, preprocessing=seen)
     model.network.eval()
     return model
@@ -170,12 +172,12 @@ def read_classes(path: str | Path) -> tuple[str, ...]:
     """
     path = Path(path).expanduser()
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        if path.suffix != ".json":
-            return tuple(line.strip() for line in text.splitlines() if line.strip())
-        found = json.loads(text)
-    except (OSError, ValueError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        text = read_regular(path, JSON_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as error:  # UnicodeDecodeError is a ValueError
         raise CosdaError(f"the classes in {path} cannot be read: {error}.") from None
+    if path.suffix != ".json":
+        return tuple(as_text(line.strip()) for line in text.splitlines() if line.strip())
+    found = parse_json(text, str(path))
     if isinstance(found, dict):
         if all(isinstance(value, int) for value in found.values()):
             found = {str(number): name for name, number in found.items()}
@@ -185,7 +187,7 @@ def read_classes(path: str | Path) -> tuple[str, ...]:
         found = [found[str(number)] for number in range(len(found))]
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
         raise CosdaError(f"{path} must hold a list of names, or a mapping from numbers to names.")
-    return tuple(found)
+    return tuple(map(as_text, found))
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.files import write_atomically
+from cosda.files import open_regular, write_atomically
 from cosda.records.folder import RunFolder
 
 
@@ -77,6 +77,7 @@ def _read(path: Path) -> Any:
     if not path.exists():
         return None
     try:
+        open_regular(path).close()  # a pipe would be waited for
         with safe_open(str(path), framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dictionary)
             return _restore(json.loads(file.metadata()["outline"]), tensors)

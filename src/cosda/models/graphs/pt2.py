@@ -182,8 +182,8 @@ def _check(content: bytes) -> None:
         payloads = [each for config in configs for each in config["config"].values()]
         if any(each["use_pickle"] is not False or "/" in each["path_name"] for each in payloads):
             raise refuse("a pickle among its weights")
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CosdaError(f"the file is damaged: {error!r}.") from None
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:  # RecursionError is the last one
+        raise CosdaError(f"the file is damaged: {type(error).__name__}, {first_line(error)[:200]}.") from None
     try:
         torch.load(io.BytesIO(reader.read_bytes(INPUTS)), weights_only=True)
     except Exception as error:

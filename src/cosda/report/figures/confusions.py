@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 
 import numpy as np
 
+from cosda.records.arrays import read_arrays
 from cosda.records.run import Run
 from cosda.report.figures.base import Figure, FigureKind, Panel
 from cosda.report.figures.classes import class_names
@@ -50,12 +50,12 @@ def read_confusions(run: Run, stage: int) -> list[Counts | None] | str:
         return "no confusions were stored"
     path, size = run.path / "confusion" / f"stage-{stage}.npz", len(run.config["classes"])
     try:
-        with np.load(path) as stored:  # never unpickles
-            found = [stored[name] if (name := f"d{i}") in stored else None for i in range(len(run.domains))]
+        stored = read_arrays(path, [f"d{i}" for i in range(len(run.domains))])
+        found = [stored.get(f"d{i}") for i in range(len(run.domains))]
         for counts in found:
             if counts is not None and (counts.shape != (size, size) or counts.dtype.kind not in "iu"):
                 raise ValueError(f"expected counts of {size} by {size} classes")
-    except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except ValueError as error:
         return f"{path.name} is damaged: {error}" if path.exists() else f"{path.name} is missing"
     return found
 

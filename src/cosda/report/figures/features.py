@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from cosda.records.arrays import read_arrays
 from cosda.records.run import Run
 from cosda.report.figures.base import Figure, FigureKind, Panel, shown_run
 from cosda.report.figures.style import SOURCE_COLOUR, TARGET_COLOUR, Palette, Plot, label
@@ -89,15 +89,13 @@ def read_features(run: Run, stage: int) -> Embedding | str:
     if not any(run.of("embedding", stage=stage)) or not path.is_file():
         return "no features were stored"
     try:
-        with np.load(path) as stored:  # never unpickles
-            features, owners = stored["features"], stored["domain"]
+        stored = read_arrays(path, ("features", "domain"))
+        features, owners = stored["features"], stored["domain"]
         if features.ndim != 2 or features.shape[1] < 2 or owners.shape != features.shape[:1]:
             raise ValueError("its arrays do not fit each other")
-        if not np.isfinite(features).all():
-            raise ValueError("its features are not finite")
         if owners.size and not (owners.min() >= 0 and owners.max() < len(run.domains)):
             raise ValueError("it names domains that the chain does not have")
-    except (KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (KeyError, ValueError) as error:
         return f"{path.name} is damaged: {error}"
     if len(np.unique(features, axis=0)) < FEWEST_POINTS:
         return f"{path.name} holds fewer than {FEWEST_POINTS} different points"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cosda.files import read_regular
 from cosda.records.run import Run
 from cosda.records.verdict import FOLDER, Estimate, Verdict, Why
 from cosda.report.figures import adaptations as figures
@@ -186,7 +187,7 @@ def _picture(run: Run, thumbnail: str | None) -> str | None:
     if thumbnail is None:
         return None
     try:
-        content = (run.path / FOLDER / thumbnail).read_bytes()
+        content = read_regular(run.path / FOLDER / thumbnail, LARGEST)
     except (OSError, ValueError):
         return None
-    return data_address(content) if len(content) <= LARGEST and content.startswith(PICTURES) else None
+    return data_address(content) if content.startswith(PICTURES) else None
