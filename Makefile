@@ -37,8 +37,9 @@ dist: $(STAMP)
 	$(BIN)/python -m build
 	$(BIN)/python -m tools.wheel dist
 
-# Bad data, made up with a fixed seed: so many cases of each of four kinds; for example: make faults CASES=100
-CASES ?= 2500
+# Bad words, data, models and runs, made up with a fixed seed: so many cases of each of nine kinds, kills and full disks
+# at every point, and a chain of 20 targets; for example: make faults CASES=100
+CASES ?= 1112
 faults: $(STAMP)
 	COSDA_FAULTS=$(CASES) $(BIN)/python -m pytest tests/faults
 

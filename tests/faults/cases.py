@@ -5,4 +5,4 @@ from __future__ import annotations
 import os
 
 CASES = int(os.environ.get("COSDA_FAULTS", "0"))
-FEW = 8
+FEW = 6

@@ -29,6 +29,13 @@ settings.register_profile(
     suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("faults")
+TOLD: list[str] = []  # what a whole run came to, for docs/reliability.md
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it, where it is the whole run."""
+    if CASES:
+        terminalreporter.write_line("\n".join(TOLD))
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +46,7 @@ def server() -> Iterator[Server]:
     process = Server()
     yield process
     process.close()
+    TOLD.append(str(process.tally))
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +88,7 @@ def runs(server: Server, models: dict[str, Path]) -> Path:
     """Run folders of two methods, of an adaptation, and of source models."""
     folder = models["features"].parent
     few = ("--epochs", "1", "--set", "source.epochs=1", "--set", "network.bottleneck=8", "--quiet")
-    for method in (("source",), ("aad", "--carry", "bank")):
+    for method in (("nrc",), ("aad", "--carry", "bank")):
         words = ("run", folder / "vectors.npz", "--method", *method, *few, "--out", folder / "runs")
         server.run(*words).check([0])
     return folder / "runs"
@@ -94,6 +102,7 @@ def events() -> Iterator[Events]:
     process = Events()
     yield process
     process.close()
+    TOLD.append(f"commands by what happened to them: {dict(process.fates)}")
 
 
 @pytest.fixture(scope="session")

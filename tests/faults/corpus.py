@@ -1,12 +1,15 @@
-"""Data that once did harm, hung, filled memory or ended in a traceback; each function makes one below a folder.
+"""What once did harm, hung, filled memory or ended in a traceback; each function makes one below a folder.
 
-A case that the fuzzer finds is added here when it is mended.
+`CORPUS` has data, `MODELS` and `RUNS` change a model or run folder that is whole, `IMPORTS` make a file to import and
+`WORDS` are words of a command. A case that the fuzzer finds is added here when it is mended.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
+import pickle
 import struct
 import zipfile
 import zlib
@@ -14,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from making import DEEP, DIGITS, as_json
 from PIL import Image
 
 Case = Callable[[Path], Path]
@@ -265,3 +269,225 @@ def a_list_with_nothing_in_its_names(folder: Path) -> Path:
 def formulas(folder: Path) -> Path:
     (site(folder) / "a" / "0.png").rename(folder / "site" / "a" / "=HYPERLINK(A1).png")
     return folder / "site"
+
+
+# --- model folders ----------------------------------------------------------------------------------------------------
+
+Change = Callable[[Path], object]
+MODELS: dict[str, Change] = {}
+RUNS: dict[str, Change] = {}
+
+
+def model(change: Change) -> Change:
+    """Put a function into the corpus of model folders."""
+    MODELS[change.__name__] = change
+    return change
+
+
+def run(change: Change) -> Change:
+    """Put a function into the corpus of run folders."""
+    RUNS[change.__name__] = change
+    return change
+
+
+def described(folder: Path, **values: object) -> None:
+    """Change what a JSON file says; a name such as a__b is b within a."""
+    path = folder / "model.json" if (folder / "model.json").exists() else folder / "config.json"
+    whole = json.loads(path.read_bytes())
+    for name, value in values.items():
+        *groups, last = name.split("__")
+        part = whole
+        for group in groups:
+            part = part[group]
+        part[last] = value
+    path.write_bytes(as_json(whole))
+
+
+@model
+def a_format_of_5000_digits(folder: Path) -> None:
+    described(folder, format=DIGITS)
+
+
+@model
+def classes_in_3000_brackets(folder: Path) -> None:
+    described(folder, classes=DEEP)
+
+
+@model
+def classes_that_are_a_number(folder: Path) -> None:
+    described(folder, classes=3)
+
+
+@model
+def a_network_of_exabytes(folder: Path) -> None:
+    described(folder, architecture__bottleneck=2**60)
+
+
+@model
+def an_image_of_no_size(folder: Path) -> None:
+    described(folder, preprocessing__size=None)
+
+
+@model
+def deviations_of_zero(folder: Path) -> None:
+    described(folder, preprocessing__std=[0.0, 0.0, 0.0])
+
+
+@model
+def a_history_of_texts(folder: Path) -> None:
+    described(folder, lineage=["adapted", "twice"])
+
+
+@model
+def a_step_that_steers_the_terminal(folder: Path) -> None:
+    described(folder, lineage=[{"step": "source", "data": "\x1b[2J\nx", "domain": "\u202eten"}])
+
+
+@model
+def hashes_by_number(folder: Path) -> None:
+    described(folder, sha256=[1, 2])
+
+
+@model
+def a_card_that_is_a_pipe(folder: Path) -> None:
+    (folder / "README.md").unlink()
+    os.mkfifo(folder / "README.md")
+
+
+@model
+def weights_that_are_a_pipe(folder: Path) -> None:
+    (folder / "head.safetensors").unlink()
+    os.mkfifo(folder / "head.safetensors")
+
+
+@model
+def weights_of_a_terabyte(folder: Path) -> None:
+    os.truncate(folder / "head.safetensors", 10**12)
+
+
+# --- run folders ------------------------------------------------------------------------------------------------------
+
+
+@run
+def a_seed_of_5000_digits(folder: Path) -> None:
+    described(folder, seed=DIGITS)
+
+
+@run
+def settings_in_3000_brackets(folder: Path) -> None:
+    described(folder, settings=DEEP)
+
+
+@run
+def no_domains(folder: Path) -> None:
+    described(folder, domains=[])
+
+
+@run
+def an_empty_embedding(folder: Path) -> None:
+    for path in folder.glob("embedding/*"):
+        path.write_bytes(b"")
+
+
+@run
+def features_beyond_single_precision(folder: Path) -> None:
+    for path in folder.glob("embedding/*"):
+        with np.load(path) as file:
+            arrays = dict(file)
+        np.savez(path, **(arrays | {"features": arrays["features"].astype(float) * 1e300}))
+
+
+@run
+def an_embedding_that_unpacks_to_a_gigabyte(folder: Path) -> None:
+    for path in folder.glob("embedding/*"):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file, file.open("features.npy", "w") as out:
+            out.write(header((2**18, 2**10)))
+            for _ in range(2**10):
+                out.write(bytes(2**20))
+
+
+@run
+def an_embedding_that_claims_exabytes(folder: Path) -> None:
+    for path in folder.glob("embedding/*"):
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("features.npy", header((2**60, 2)))
+
+
+@run
+def an_embedding_that_is_a_pipe(folder: Path) -> None:
+    for path in folder.glob("embedding/*"):
+        path.unlink()
+        os.mkfifo(path)
+
+
+@run
+def records_of_a_terabyte(folder: Path) -> None:
+    os.truncate(folder / "records.jsonl", 10**12)
+
+
+@run
+def records_that_are_a_pipe(folder: Path) -> None:
+    (folder / "records.jsonl").unlink()
+    os.mkfifo(folder / "records.jsonl")
+
+
+@run
+def more_correct_images_than_images(folder: Path) -> None:
+    lines = (folder / "records.jsonl").read_text().splitlines()
+    facts = [json.loads(line) for line in lines]
+    wrong = [fact | {"correct": [10**9] * len(fact["correct"])} if "correct" in fact else fact for fact in facts]
+    (folder / "records.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in wrong))
+
+
+@run
+def a_verdict_of_numbers(folder: Path) -> None:
+    (folder / "verdict").mkdir(exist_ok=True)
+    (folder / "verdict" / "verdict.json").write_text("[1, 2]")
+
+
+@run
+def an_end_that_is_a_folder(folder: Path) -> None:
+    (folder / "done.json").unlink()
+    (folder / "done.json").mkdir()
+
+
+@run
+def a_lock_that_is_a_folder(folder: Path) -> None:
+    (folder / "done.json").unlink()
+    folder.with_name(f"{folder.name}.lock").mkdir()
+
+
+# --- files to import --------------------------------------------------------------------------------------------------
+
+
+class Evil:
+    """What is done when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.mark,)
+
+
+def evil(folder: Path) -> bytes:
+    """A pickle that would write a file."""
+    return pickle.dumps({"weight": Evil(folder / "ESCAPED")})
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+# VECTORS and MODEL stand for data and a model folder.
+WORDS = {
+    "a rate of 5,000 digits": ("run", "VECTORS", "--set", f"adapt.lr={'9' * 5000}"),
+    "a rate in 3,000 brackets": ("run", "VECTORS", "--set", f"adapt.lr={'[' * 3000}"),
+    "a setting in 3,000 tables": ("run", "VECTORS", "--set", f"{'a.' * 3000}a=1"),
+    "a seed of 5,000 digits": ("run", "VECTORS", "--seed", "9" * 5000),
+    "a precision of 5,000 digits": ("adapt", "MODEL", "VECTORS", "--precision", "9" * 5000, "--to", "new"),
+    "a name of two lines": ("compare", "a\nb", "c"),
+    "a name that is no text": ("predict", "MODEL", "\udcff"),
+    "a name that turns around": ("predict", "MODEL", "\u202ex"),
+    "a repository that is not there": ("predict", "hf:org/none", "VECTORS"),
+    "data that are not there": ("run", "hf:org/none"),
+    "a name that leaves the hub": ("model", "hf:../../up"),
+}

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ class Events:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self.fates: Counter[str] = Counter()
 
     def run(self, root: Path, *words: object, fate: Fate | None = None) -> Ended:
         """Do a command of which events below ``root`` count."""
@@ -78,6 +80,8 @@ class Events:
                 [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
         texts = [str(word) for word in words]
+        if fate is not None:
+            self.fates["file size" if fate.largest is not None else fate.how] += 1
         asked = {"words": texts, "root": str(root), "fate": vars(fate or Fate())}
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import pickle
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 from cases import CASES
+from corpus import evil
 from hypothesis import given
 from hypothesis import strategies as st
 from making import SEEDS, change_file, changed, hurt, place, replace_by_a_thing
@@ -41,14 +42,26 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Evil:
-    """What runs when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self):
-        return Path.touch, (self.mark,)
+@pytest.mark.parametrize("name", ["x.pth", "x.pt", "x.safetensors", "classes.txt", "classes.json"])
+@pytest.mark.parametrize("what", ["pickle", "pipe", "terabyte", "brackets", "not finite"])
+def test_what_once_did_harm_does_none(server, weights, tmp_path, name, what):
+    with place(tmp_path) as folder:
+        data = folder / "data"
+        shutil.copytree(weights, data, dirs_exist_ok=True)
+        (data / "x.pt").write_bytes((data / "x.pth").read_bytes())
+        file = data / name
+        if what == "not finite" and file.suffix in (".pth", ".pt"):
+            torch.save({key: value * torch.nan for key, value in classifier().state_dict().items()}, file)
+        elif what == "pipe":
+            file.unlink()
+            os.mkfifo(file)
+        else:
+            file.write_bytes({"pickle": evil(folder), "brackets": b"[" * 3000}.get(what, b"\xff"))
+            os.truncate(file, 10**12 if what == "terabyte" else file.stat().st_size)
+        model, names = (data / "x.pth", file) if name.startswith("classes") else (file, data / "classes.txt")
+        words = ("import", model, "--classes", names, "--to", folder / "out" / "new", "--size", "16")
+        server.run(*words, "--build", "nets:classifier").check((2,))
+        assert list((folder / "out").iterdir()) == []
 
 
 @given(SEEDS)
@@ -75,11 +88,7 @@ def test_classifiers_to_import(server, weights, tmp_path_factory, rng):
                 else:
                     names.write_bytes(hurt(names.read_bytes(), rng))
             case "pickle":
-                evil = {"x": Evil(folder / "ESCAPED")}
-                if file.suffix in (".pth", ".pt") and rng.random() < 0.5:
-                    torch.save(evil, file)
-                else:
-                    file.write_bytes(pickle.dumps(evil))
+                file.write_bytes(evil(folder))
         build = () if file.suffix in (".pt2", ".onnx") else ("--build", "nets:classifier")
         words = ("import", file, "--classes", names, "--to", folder / "out" / "new", "--size", "16", *build)
         server.run(*words).check((0, 2))

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from cases import CASES
+from corpus import MODELS
 from hypothesis import given
 from hypothesis import strategies as st
 from making import SEEDS, change_file, hashed_again, place
@@ -47,6 +48,21 @@ def folders(models, request):
     files = {name: models["images"].parent / f"{'images' if name in ('images', 'graph') else 'vectors'}.npz"
              for name in models}  # fmt: skip
     return {name: (folder, f"{files[name]}#two") for name, folder in models.items()}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_what_once_did_harm_does_none(server, models, tmp_path, case):
+    vectors, images = (models["images"].parent / f"{kind}.npz" for kind in ("vectors", "images"))
+    for kind in ("bank", "images") if CASES or "image" in case or "deviation" in case else ("bank",):
+        data = f"{images if kind == 'images' else vectors}#two"
+        for name in COMMANDS if CASES else ("history", "predict"):
+            with place(tmp_path) as folder:
+                model = folder / "data" / "model"
+                shutil.copytree(models[kind], model)
+                MODELS[case](model)
+                hashed_again(model)
+                OTHER[0] = models[kind]
+                server.run(*COMMANDS[name](model, data, folder / "out")).check(CODES.get(name, (0, 2, 3)))
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(list(COMMANDS)), SEEDS)

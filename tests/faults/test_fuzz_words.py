@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from corpus import WORDS
 from hypothesis import given
 from hypothesis import strategies as st
 from making import SEEDS, place
@@ -71,7 +72,8 @@ def start(name: str, models: dict[str, Path], out: Path) -> list[str]:
 def word(name: str, option: str, rng: random.Random, folder: Path) -> str:
     """Something for an option or an argument."""
     if option in WRITES and not (option == "model" and name == "run"):
-        return str(folder / rng.choice(("out", "out", "")) / rng.choice(PLACES))
+        name = rng.choice(PLACES)
+        return str(folder / name if name.startswith("data") else folder / "out" / name)
     if option == "set_":
         key = rng.choice((rng.choice(KEYS), rng.choice(KEYS).partition(".")[2], rng.choice(TEXTS)))
         long = any(part in key for part in LONG)
@@ -83,6 +85,13 @@ def word(name: str, option: str, rng: random.Random, folder: Path) -> str:
 def test_the_start_of_every_command_is_known(models, tmp_path):
     """A new command comes into the fuzzer, or this fails."""
     assert [name for name in COMMANDS if not start(name, models, tmp_path)] == []
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_what_once_did_harm_does_none(server, models, tmp_path, case):
+    known = {"VECTORS": f"{models['images'].parent / 'vectors.npz'}", "MODEL": str(models["features"]), "new": tmp_path / "x"}
+    outcome = server.run(*(known.get(word, word) for word in WORDS[case])).check((2,))
+    assert len(outcome.err.splitlines()) == 1 or outcome.err.startswith("Usage: ")
 
 
 @given(st.sampled_from(list(COMMANDS)), SEEDS)

@@ -12,6 +12,7 @@ from cosda import metrics
 from cosda.errors import CosdaError
 from cosda.files import Json, open_regular, parse_json, read_json
 from cosda.records.schema import check_config, check_records
+from cosda.units import amount
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,7 @@ def read_any_run(path: Path) -> Run | None:
     return run
 
 
+LINE_BYTES = 2**26  # of a record; a thousandth of it would be a large one
 REPAIR = "Delete the run folder and run again."
 
 
@@ -213,10 +215,12 @@ def _read_lines(path: Path) -> Iterator[Json]:
     if path.exists():
         try:
             with open_regular(path) as file:
-                for number, line in enumerate(file, start=1):
+                for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES), b""), start=1):
+                    where = f"{path}, line {number},"
                     if line.endswith(b"\n"):
-                        where = f"{path}, line {number},"
                         yield _object(parse_json(line, where), where)
+                    elif len(line) == LINE_BYTES:
+                        raise CosdaError(f"{where} is damaged: it is longer than {amount(LINE_BYTES)}. {REPAIR}")
         except OSError as error:
             raise CosdaError(f"{path} cannot be read: {error.strerror or error}.") from None
 

@@ -16,7 +16,7 @@ from cosda.errors import CosdaError
 from cosda.files import check_folder
 from cosda.models.artifact import Model, load_like
 from cosda.records.folder import RunFolder
-from cosda.records.run import Run, read_run
+from cosda.records.run import Run, read_whole_run
 from cosda.records.writers import Log
 from cosda.run.checkpoint import Checkpoint
 from cosda.run.environment import write_environment
@@ -60,7 +60,7 @@ def execute(
                     prepared = prepared.with_model(source_model(prepared, runs))
                 with Log(folder, machine.log, watcher):
                     _adapt(prepared, folder, judge or Judge())
-    return read_run(folder.path)
+    return read_whole_run(folder.path)
 
 
 def _adapt(prepared: Prepared, folder: RunFolder, judge: Judge) -> None:

@@ -22,7 +22,7 @@ from cosda.models.profile import FEWEST, DomainProfile
 from cosda.models.router import Gauge
 from cosda.randomness import derive
 from cosda.records.folder import FOR_EVER, RunFolder
-from cosda.records.run import Run, read_run
+from cosda.records.run import Run, read_whole_run
 from cosda.records.writers import Log
 from cosda.run.checkpoint import Checkpoint
 from cosda.run.environment import write_environment
@@ -78,7 +78,7 @@ def is_trained(plan: Plan, runs: Path) -> bool:
 
 def source_run(plan: Plan, runs: Path) -> Run:
     """The training of a source model as read back."""
-    return read_run(source_path(plan, runs))
+    return read_whole_run(source_path(plan, runs))
 
 
 class _Source:
