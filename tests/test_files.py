@@ -189,6 +189,16 @@ def test_a_folder_is_never_missing_while_it_is_replaced(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["folder"]
 
 
+def test_behind_a_link_no_device_is_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(CannotWrite, match=f"cannot write .*{name}: it is a pipe or a device"):
+            write_atomically(tmp_path / name, "x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
 def test_behind_a_link_it_is_the_file_that_is_replaced(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real" / "file")
@@ -253,6 +263,7 @@ def test_usual_names_stay_and_unusual_ones_stay_apart():
 
 def test_text_can_be_written_and_does_not_steer_a_terminal():
     assert as_text("grün 日本 👍") == "grün 日本 👍"
+    assert as_text("a\u202eb\u2066") == "a\\u202eb\\u2066"
     assert as_text("a\udcffb\x1b[0m\n\u2028") == "a\\xffb\\x1b[0m\\x0a\\u2028"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cosda.cli.app import build_app, run_program
+from cosda.errors import CosdaError
 
 PROGRAM = """
 import signal, sys
@@ -87,6 +88,21 @@ def test_what_the_system_refuses_is_one_line(
     said = capsys.readouterr().err
     assert said.startswith(f"cosda: {line}")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a\nb\x1b[2J\u202e", "a b\\x1b[2J\\u202e"), ("a" + "9" * 10**6 + "b", None)],
+)
+def test_a_message_is_one_line_whatever_names_it_shows(
+    fails: Callable[[Exception], None], capsys: pytest.CaptureFixture[str], text: str, line: str | None
+) -> None:
+    with pytest.raises(SystemExit):
+        fails(CosdaError(text))
+    said = capsys.readouterr().err
+    assert said.startswith("cosda: a")
+    assert said.endswith("b\n") if line is None else said == f"cosda: {line}\n"
+    assert len(said) < 4_000
 
 
 def test_mistakes_of_ours_keep_their_traceback(fails: Callable[[Exception], None]) -> None:

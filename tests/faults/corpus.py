@@ -400,7 +400,10 @@ def features_beyond_single_precision(folder: Path) -> None:
 @run
 def an_embedding_that_unpacks_to_a_gigabyte(folder: Path) -> None:
     for path in folder.glob("embedding/*"):
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file, file.open("features.npy", "w") as out:
+        with (
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file,
+            file.open("features.npy", "w") as out,
+        ):
             out.write(header((2**18, 2**10)))
             for _ in range(2**10):
                 out.write(bytes(2**20))
@@ -427,7 +430,8 @@ def records_of_a_terabyte(folder: Path) -> None:
 
 @run
 def records_that_are_a_pipe(folder: Path) -> None:
-    (folder / "records.jsonl").unlink()
+    for name in ("records.jsonl", "done.json"):
+        (folder / name).unlink()
     os.mkfifo(folder / "records.jsonl")
 
 

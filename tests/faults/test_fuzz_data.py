@@ -46,6 +46,8 @@ COMMANDS = {
 }
 CODES = {"monitor": (0, 2, 4, 5)}  # it tells a scheduler what to do
 OF_IMAGES = [name for name in COMMANDS if name not in ("run", "source")]  # of one domain
+
+
 def do(server: Server, name: str, data: Path, models: dict[str, Path], kind: str, out: Path) -> None:
     server.run(*COMMANDS[name](data, models[kind], out)).check(CODES.get(name, (0, 2, 3)))
 

@@ -69,7 +69,9 @@ def test_classifiers_to_import(server, weights, tmp_path_factory, rng):
     with place(tmp_path_factory.getbasetemp()) as folder:
         data = folder / "data"
         shutil.copytree(weights, data, dirs_exist_ok=True)
-        forms = sorted(path for path in data.iterdir() if path.suffix in (".pth", ".pt", ".safetensors", ".pt2", ".onnx"))
+        forms = sorted(
+            path for path in data.iterdir() if path.suffix in (".pth", ".pt", ".safetensors", ".pt2", ".onnx")
+        )
         file, names = rng.choice(forms), rng.choice([data / "classes.txt", data / "classes.json", data / "list.json"])
         match rng.choice(("file", "file", "file", "names", "pickle")):
             case "file" if rng.random() < 0.3 and file.suffix in (".pth", ".pt"):

@@ -23,7 +23,24 @@ COMMANDS = GROUP.commands  # type: ignore[attr-defined]
 KEYS = [f"{section}.{key}" for section, kind in SECTIONS.items() for key in settings_of(kind)]
 KEYS += sorted({key for name in METHODS for key in settings_of(METHODS.find(name))})
 LONG = ("epochs", "steps", "passes")  # what may well be asked for, and then takes its time
-NUMBERS = ("0", "1", "2", "-1", "0.5", "1e-9", "-0.0", "nan", "inf", "-inf", "1e400", "true", "none", "٣", "0x10", "1_0")
+NUMBERS = (
+    "0",
+    "1",
+    "2",
+    "-1",
+    "0.5",
+    "1e-9",
+    "-0.0",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "true",
+    "none",
+    "٣",
+    "0x10",
+    "1_0",
+)
 ABSURD = ("1e9", "1000000000", "99999999999", "1e300", "1" * 30, "9" * 5000, f"-{'9' * 5000}")
 TEXTS = (
     "", " ", "=", "==", "x", "all", "last", "bank", "bank=4", "bank=0", "along=0.5", "auto", "a,b", ",,,", "one,two",
@@ -35,7 +52,18 @@ TEXTS = (
     "cuda:99", "meta", "bf16", "16", "64", "no-mi", "paper", "authors", "#", "x#y", "-", "--", "oracle", "together",
     "separate", "onnx", "torchscript", "html", "tex",
 )  # fmt: skip
-PLACES = ("new", "new.csv", "new.html", "data/file", "data", "data/file/x", "data/pipe", "x" * 300, "\x1b[1m", "ä\udcff.md")
+PLACES = (
+    "new",
+    "new.csv",
+    "new.html",
+    "data/file",
+    "data",
+    "data/file/x",
+    "data/pipe",
+    "x" * 300,
+    "\x1b[1m",
+    "ä\udcff.md",
+)
 WRITES = ("out", "model", "to", "output", "cache")  # options that name a place to write to
 APART = ("compile", "engine", "address", "help", "version")  # a minute of compiling; clusters
 
@@ -89,7 +117,11 @@ def test_the_start_of_every_command_is_known(models, tmp_path):
 
 @pytest.mark.parametrize("case", WORDS)
 def test_what_once_did_harm_does_none(server, models, tmp_path, case):
-    known = {"VECTORS": f"{models['images'].parent / 'vectors.npz'}", "MODEL": str(models["features"]), "new": tmp_path / "x"}
+    known = {
+        "VECTORS": f"{models['images'].parent / 'vectors.npz'}",
+        "MODEL": str(models["features"]),
+        "new": tmp_path / "x",
+    }
     outcome = server.run(*(known.get(word, word) for word in WORDS[case])).check((2,))
     assert len(outcome.err.splitlines()) == 1 or outcome.err.startswith("Usage: ")
 

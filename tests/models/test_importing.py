@@ -213,6 +213,13 @@ def test_a_pickle_is_refused_and_never_run(code, tmp_path, content, name) -> Non
     assert not ran(), "nothing is run for a file that cannot be read"
 
 
+def test_weights_that_are_not_finite_are_refused(code, trained, tmp_path) -> None:
+    state = {key: value * torch.nan for key, value in trained.state_dict().items()}
+    save_file(state, tmp_path / "x.safetensors")
+    with pytest.raises(CosdaError, match="the classifier is unusable: .* holds values that are not finite"):
+        import_model(tmp_path / "x.safetensors", build=f"{code}:make", classes=CLASSES, size=SIDE)
+
+
 def test_a_whole_model_is_a_pickle(code, trained, tmp_path) -> None:
     torch.save(nn.Sequential(nn.Linear(2, 2)), tmp_path / "whole.pt")
     with pytest.raises(CosdaError, match=r"as torch.save makes of a whole model.*model.state_dict\(\)"):

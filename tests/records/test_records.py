@@ -124,6 +124,27 @@ def test_half_a_line_that_a_kill_left_is_ignored_and_then_overwritten(tmp_path):
     assert [r["epoch"] for r in run.timing] == [0, 1]
 
 
+@pytest.mark.parametrize("name", ["config.json", "records.jsonl", "timing.jsonl", "done.json"])
+@pytest.mark.parametrize("what", ["link", "pipe", "folder"])
+def test_a_run_folder_does_not_lead_elsewhere(tmp_path, name, what):
+    path, victim = write_run(tmp_path / "run"), tmp_path / "victim"
+    (path / "timing.jsonl").touch()
+    (path / "done.json").unlink()
+    (path / name).unlink(missing_ok=True)
+    victim.write_text("mine")
+    {"link": lambda place: place.symlink_to(victim), "pipe": os.mkfifo, "folder": os.mkdir}[what](path / name)
+    with pytest.raises(CosdaError, match=f"{name} is no file"), RunFolder(path, CONFIG):
+        pass
+    assert victim.read_text() == "mine"
+
+
+def test_a_line_without_end_is_damage(tmp_path):
+    path = write_run(tmp_path / "run")
+    os.truncate(path / "records.jsonl", 10**12)  # zeros, which take no room
+    with pytest.raises(CosdaError, match=r"records\.jsonl, line 10, is damaged: it is longer than 64 MiB"):
+        read_run(path)
+
+
 def test_finish_removes_the_checkpoint_and_the_lock_and_says_so(tmp_path):
     with RunFolder(tmp_path / "run", CONFIG) as folder:
         (folder.path / "checkpoint").mkdir()

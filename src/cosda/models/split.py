@@ -87,9 +87,13 @@ def logits_of(output: object) -> Tensor | None:
 
 def gives(logits: Tensor, given: Tensor) -> bool:
     """Whether a model that gives this has these logits: they themselves, their softmax or their log-softmax."""
-    return logits.shape == given.shape and bool(given.isfinite().all()) and any(
-        torch.allclose(said, given, rtol=1e-4, atol=1e-5 * float(given.abs().max()))
-        for said in (logits, logits.softmax(dim=1), logits.log_softmax(dim=1))
+    return (
+        logits.shape == given.shape
+        and bool(given.isfinite().all())
+        and any(
+            torch.allclose(said, given, rtol=1e-4, atol=1e-5 * float(given.abs().max()))
+            for said in (logits, logits.softmax(dim=1), logits.log_softmax(dim=1))
+        )
     )
 
 

@@ -26,7 +26,9 @@ def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            there = {name: member for name in names for member in archive.infolist() if member.filename == f"{name}.npy"}
+            there = {
+                name: member for name in names for member in archive.infolist() if member.filename == f"{name}.npy"
+            }
             return {name: _array(archive, member) for name, member in there.items()}
     except Exception as error:  # decompressors and the parsers of headers raise nearly anything
         raise ValueError(as_text(" ".join(str(error).split()))[:200] or type(error).__name__) from None

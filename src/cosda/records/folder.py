@@ -51,6 +51,7 @@ from filelock import FileLock, Timeout
 from cosda.errors import CosdaError
 from cosda.files import Json, flush, make_folder, write_json, writing
 
+_WRITTEN = ("config.json", "records.jsonl", "timing.jsonl", "done.json")
 FOR_EVER = -1.0  # seconds to wait
 
 
@@ -84,6 +85,7 @@ class RunFolder:
     def _open(self) -> RunFolder:
         with writing(self.path):
             make_folder(self.path)
+            self._check_files()
             self._sweep()
         if self.finished:  # it was killed before it could tidy up
             self._tidy()
@@ -97,6 +99,15 @@ class RunFolder:
         self._lock.release()
         if (self.path / "done.json").exists():
             Path(self._lock.lock_file).unlink(missing_ok=True)
+
+    def _check_files(self) -> None:
+        """An error where writing would lead elsewhere: a folder from elsewhere may hold links, pipes and devices."""
+        for name in _WRITTEN:
+            place = self.path / name
+            if place.is_symlink() or (place.exists() and not place.is_file()):
+                raise CosdaError(
+                    f"{place} is no file, but a link or something else. Delete the run folder and run again."
+                )
 
     def _sweep(self) -> None:
         """Remove what a killed process left half-written; nobody else writes here now."""
