@@ -65,8 +65,8 @@ def hurt(content: bytes, rng: random.Random) -> bytes:
 DIGITS, DEEP = "@digits@", "@deep@"  # stand for what Python itself would not write
 VALUES = (
     None, True, False, 0, 1, -1, 3, 0.5, -0.5, 2**31, 2**63, -(2**63), 10**30, 1e9, 1e300, float("nan"), float("inf"),
-    "", "x", "one", "none", "../../up", "/nowhere/passwd", "a/b", "\x1b[31m\n", "\ud800", "=1+1", "<script>", "x" * 5000,
-    "nan", "1", "2026-99-99", "hf:org/none", "identity:99999999999", "timm/none", "resnet18", DIGITS, DEEP,
+    "", "x", "one", "none", "../../up", "/nowhere/passwd", "a/b", "\x1b[31m\n", "\ud800", "=1+1", "<script>",
+    "x" * 5000, "nan", "1", "2026-99-99", "hf:org/none", "identity:99999999999", "timm/none", "resnet18", DIGITS, DEEP,
     [], {}, [None], [[]], ["one"], [1, 2, 3], [1e300] * 3, ["a", "a", "a"], {"x": None}, {"": {}}, {"step": 1}, [{}],
     list(range(3000)),
 )  # fmt: skip

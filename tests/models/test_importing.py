@@ -216,7 +216,7 @@ def test_a_pickle_is_refused_and_never_run(code, tmp_path, content, name) -> Non
 def test_weights_that_are_not_finite_are_refused(code, trained, tmp_path) -> None:
     state = {key: value * torch.nan for key, value in trained.state_dict().items()}
     save_file(state, tmp_path / "x.safetensors")
-    with pytest.raises(CosdaError, match="the classifier is unusable: .* holds values that are not finite"):
+    with pytest.raises(CosdaError, match=r"the classifier is unusable: .* holds values that are not finite"):
         import_model(tmp_path / "x.safetensors", build=f"{code}:make", classes=CLASSES, size=SIDE)
 
 
@@ -248,7 +248,8 @@ def test_classes_of_a_file(tmp_path, name, text) -> None:
     [
         ('{"0": "a", "2": "c"}', "2 classes, but none with the number 1"),
         ("[1, 2]", "must hold a list of names"),
-        ("{", "cannot be read"),
+        ("{", "is damaged"),
+        ("[" * 3000, "too deep"),
         ('"a"', "must hold a list of names"),
     ],
 )
