@@ -14,6 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -397,16 +398,24 @@ def features_beyond_single_precision(folder: Path) -> None:
         np.savez(path, **(arrays | {"features": arrays["features"].astype(float) * 1e300}))
 
 
+@cache
+def bomb() -> bytes:
+    """An array of 300 MiB in 300 KiB."""
+    out = io.BytesIO()
+    with (
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file,
+        file.open("features.npy", "w") as features,
+    ):
+        features.write(header((300 * 2**10, 2**8)))
+        for _ in range(300):
+            features.write(bytes(2**20))
+    return out.getvalue()
+
+
 @run
-def an_embedding_that_unpacks_to_a_gigabyte(folder: Path) -> None:
+def an_embedding_that_unpacks_a_thousandfold(folder: Path) -> None:
     for path in folder.glob("embedding/*"):
-        with (
-            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file,
-            file.open("features.npy", "w") as out,
-        ):
-            out.write(header((2**18, 2**10)))
-            for _ in range(2**10):
-                out.write(bytes(2**20))
+        path.write_bytes(bomb())
 
 
 @run
@@ -488,6 +497,8 @@ WORDS = {
     "a setting in 3,000 tables": ("run", "VECTORS", "--set", f"{'a.' * 3000}a=1"),
     "a seed of 5,000 digits": ("run", "VECTORS", "--seed", "9" * 5000),
     "a precision of 5,000 digits": ("adapt", "MODEL", "VECTORS", "--precision", "9" * 5000, "--to", "new"),
+    "a device that holds no numbers": ("profile", "MODEL", "VECTORS#one", "--to", "new", "--device", "meta"),
+    "more threads than a number has room for": ("predict", "MODEL", "VECTORS#one", "--threads", "9" * 30),
     "a name of two lines": ("compare", "a\nb", "c"),
     "a name that is no text": ("predict", "MODEL", "\udcff"),
     "a name that turns around": ("predict", "MODEL", "\u202ex"),

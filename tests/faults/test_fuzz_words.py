@@ -117,11 +117,8 @@ def test_the_start_of_every_command_is_known(models, tmp_path):
 
 @pytest.mark.parametrize("case", WORDS)
 def test_what_once_did_harm_does_none(server, models, tmp_path, case):
-    known = {
-        "VECTORS": f"{models['images'].parent / 'vectors.npz'}",
-        "MODEL": str(models["features"]),
-        "new": tmp_path / "x",
-    }
+    vectors = str(models["images"].parent / "vectors.npz")
+    known = {"VECTORS": vectors, "VECTORS#one": f"{vectors}#one", "MODEL": models["features"], "new": tmp_path / "x"}
     outcome = server.run(*(known.get(word, word) for word in WORDS[case])).check((2,))
     assert len(outcome.err.splitlines()) == 1 or outcome.err.startswith("Usage: ")
 

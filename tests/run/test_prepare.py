@@ -214,11 +214,17 @@ def test_arrays_are_readable_already():
 # --- Machine ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["nonsense", "cuda:77"])
+@pytest.mark.parametrize("name", ["nonsense", "cuda:77", "meta"])
 def test_a_device_that_is_not_there_is_an_error_with_a_way_out(name):
     machine, words = Machine(device=name), f"device '{name}' cannot be used: .*--device cpu"
     with pytest.raises(CosdaError, match=words), machine.open():
         pass
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1025, 10**30])
+def test_an_impossible_number_of_threads_is_an_error(threads):
+    with pytest.raises(CosdaError, match="it must be from 1 to 1,024"):
+        Machine(threads=threads)
 
 
 def test_auto_finds_a_device_and_the_program_around_is_left_as_it_was():

@@ -11,8 +11,12 @@ import torch
 
 from cosda.distributed import collectives, env
 from cosda.errors import CosdaError
+from cosda.models.encoders.weights import first_line
 from cosda.models.precision import check_compiler
 from cosda.records.writers import check_writers
+from cosda.settings import shown
+
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Machine:
         if self.cache is not None:
             object.__setattr__(self, "cache", Path(self.cache))
         object.__setattr__(self, "log", tuple(self.log))
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise CosdaError(f"threads = {shown(self.threads)} is not possible; it must be from 1 to {MOST_THREADS:,}.")
         check_writers(self.log)
         if self.compile:
             check_compiler()
@@ -77,7 +83,8 @@ class Machine:
     def _take(self) -> torch.device:
         name = self._device
         try:
-            return torch.empty(0, device=name).device
+            found = torch.zeros(1, device=name)
+            found.item()  # some devices hold no numbers
+            return found.device
         except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise CosdaError(f"device '{name}' cannot be used: {reason}. Try --device cpu.") from None
+            raise CosdaError(f"device '{name}' cannot be used: {first_line(error)}. Try --device cpu.") from None
