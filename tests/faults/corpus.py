@@ -366,6 +366,17 @@ def weights_of_a_terabyte(folder: Path) -> None:
     os.truncate(folder / "head.safetensors", 10**12)
 
 
+@model
+def a_profile_that_is_a_number(folder: Path) -> None:
+    path = folder / "profile-0.safetensors"
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + size])
+    head["__metadata__"] = {"profile": 7}
+    text = json.dumps(head).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+
+
 # --- run folders ------------------------------------------------------------------------------------------------------
 
 

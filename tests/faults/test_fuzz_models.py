@@ -55,7 +55,7 @@ def test_what_once_did_harm_does_none(server, models, tmp_path, case):
     vectors, images = (models["images"].parent / f"{kind}.npz" for kind in ("vectors", "images"))
     for kind in ("bank", "images") if CASES or "image" in case or "deviation" in case else ("bank",):
         data = f"{images if kind == 'images' else vectors}#two"
-        for name in COMMANDS if CASES else ("history", "predict"):
+        for name in COMMANDS if CASES else ("model", "predict"):
             with place(tmp_path) as folder:
                 model = folder / "data" / "model"
                 shutil.copytree(models[kind], model)

@@ -132,7 +132,7 @@ class DomainProfile:
             facts = parse_json(head["__metadata__"]["profile"], damaged)
             version = facts["format"]
             tensors = safetensors.torch.load(content) if version == FORMAT else {}
-        except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise CosdaError(f"{damaged}: {error!r}.") from None
         if version != FORMAT:
             raise CosdaError(f"{where} has profile format {shown(version)}; this cosda reads {FORMAT}: update cosda.")
