@@ -50,6 +50,14 @@ def test_a_benchmark_of_any_name_can_be_run(cosda, tmp_path, name):
     assert done.code == 0, done.err
 
 
+def test_places_to_write_to_of_any_name(cosda, tmp_path):
+    data, place = vectors(tmp_path / "x.npz", "a", "b"), tmp_path / "\udcff\x1b[31m"
+    for words in (("source", data, "--domain", "a", "--model", place / "model"), ("run", data)):
+        done = cosda(*words, "--out", place / "runs", *QUICK[2:], "--set", "adapt.epochs=1")
+        assert done.code == 0, done.err
+    assert cosda("predict", place / "model", f"{data}#b", "--output", place / "found.csv").code == 0
+
+
 BAD = {
     "widths": {"c_features": np.ones((12, 6), np.float32), "c_labels": np.arange(12) % 3},
     "misspelt": {"c_featurse": np.ones((12, 5), np.float32)},

@@ -177,7 +177,8 @@ def change_file(path: Path, rng: random.Random) -> None:
                 change_arrays(path, rng)
             case _:
                 path.write_bytes(hurt(path.read_bytes(), rng))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile):  # changed before
+    except (ValueError, LookupError, TypeError, AttributeError, EOFError, RecursionError, zipfile.BadZipFile):
+        # It was changed before.
         path.write_bytes(hurt(path.read_bytes(), rng))
 
 

@@ -45,6 +45,7 @@ COMMANDS = {
     ),
 }
 CODES = {"monitor": (0, 2, 4, 5)}  # it tells a scheduler what to do
+OF_ONE = [name for name in COMMANDS if name not in ("doctor", "run", "source")]
 OF_IMAGES = [name for name in COMMANDS if name not in ("run", "source")]  # of one domain
 
 
@@ -110,7 +111,8 @@ CUTS = st.one_of(st.just(1.0), st.just(1.0), st.floats(0, 1))
 def test_npz_files(server, models, tmp_path_factory, data):
     pairs = data.draw(st.lists(st.tuples(KEYS, arrays()), min_size=1, max_size=6))
     if kind := data.draw(st.sampled_from(["", "features", "images"])):  # whole, but for a few
-        pairs = [*WHOLE[kind].items(), *pairs[:-1][:2]]
+        other = [(key if data.draw(st.booleans()) else f"a_{kind}", array) for key, array in pairs]
+        pairs = [*WHOLE[kind].items(), *other[: data.draw(st.integers(0, 2))]]
     method = data.draw(st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", method) as file:
@@ -124,7 +126,7 @@ def test_npz_files(server, models, tmp_path_factory, data):
             data.draw(st.sampled_from(list(COMMANDS))),
             kind or data.draw(st.sampled_from(["features", "images"])),
         )
-        do(server, name, path, models, kind, folder / "out")
+        do(server, name, f"{path}#a" if name in OF_ONE else path, models, kind, folder / "out")
 
 
 WORDS = st.sampled_from(

@@ -40,6 +40,13 @@ def test_plain_values_come_back_with_their_types(path):
     assert repr(got) == repr(state)  # 1 and True, 3 and 3.0 are equal, but not the same
 
 
+def test_a_folder_whose_name_is_no_text(tmp_path):
+    state = {"weights": torch.arange(6.0), "epoch": 3}
+    got = round_trip(tmp_path / "\udcff" / "last.safetensors", state)
+    assert torch.equal(got["weights"], state["weights"])
+    assert got["epoch"] == 3
+
+
 def test_a_tuple_comes_back_as_a_list(path):
     assert round_trip(path, (1, (2, 3))) == [1, [2, 3]]
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor
 
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
 from cosda.files import open_regular, write_atomically
+from cosda.models.encoders.weights import read_metadata
 from cosda.records.folder import RunFolder
 
 
@@ -46,7 +47,11 @@ def save_checkpoint(path: Path, state: Any) -> None:
         return
     tensors: dict[str, Tensor] = {}
     outline = json.dumps(_outline(state, tensors))
-    write_atomically(path, lambda new: save_file(tensors, str(new), metadata={"outline": outline}))
+    metadata = {"outline": outline}
+    if _is_text(path):
+        write_atomically(path, lambda new: save_file(tensors, str(new), metadata=metadata))
+    else:
+        write_atomically(path, save(tensors, metadata))
 
 
 def load_checkpoint(path: Path) -> Any:
@@ -78,11 +83,19 @@ def _read(path: Path) -> Any:
         return None
     try:
         open_regular(path).close()  # a pipe would be waited for
-        with safe_open(str(path), framework="pt") as file:
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dictionary)
-            return _restore(json.loads(file.metadata()["outline"]), tensors)
+        tensors = load_file(path) if _is_text(path) else load(path.read_bytes())
+        return _restore(json.loads(read_metadata(path)["outline"]), tensors)
     except Exception as error:
         raise CosdaError(f"{path} is damaged ({error}). Delete it to start this run from its beginning.") from None
+
+
+def _is_text(path: Path) -> bool:
+    """Whether the library can open such a path by itself, without the whole file in memory once more."""
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _outline(state: Any, tensors: dict[str, Tensor]) -> Any:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from cosda.errors import CosdaError
+from cosda.files import JSON_BYTES, open_regular, parse_json
 
 # Last layers, by the names that ResNets, EfficientNets, ConvNeXts and transformers give them. An encoder ends
 # before them, so a file may hold them or not.
@@ -97,8 +97,11 @@ def read_metadata(path: str | Path) -> dict[str, str]:
     """What a weights file says about itself; only .safetensors files can."""
     if Path(path).suffix != ".safetensors":
         return {}
-    with safe_open(path, framework="pt") as file:
-        return dict(file.metadata() or {})
+    with open_regular(path) as file:  # the library itself opens no file whose name is no text
+        size = int.from_bytes(file.read(8), "little")
+        head = parse_json(file.read(min(size, JSON_BYTES)), str(path))
+    metadata = head.get("__metadata__") if isinstance(head, dict) else None
+    return {str(key): str(value) for key, value in metadata.items()} if isinstance(metadata, dict) else {}
 
 
 def layout(module: nn.Module) -> str:
