@@ -199,6 +199,13 @@ def test_behind_a_link_no_device_is_replaced(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
 
 
+def test_a_link_in_a_circle_is_replaced(tmp_path):
+    (tmp_path / "x").symlink_to("x")
+    write_atomically(tmp_path / "x", "new")
+    assert (tmp_path / "x").read_text() == "new"
+    assert os.listdir(tmp_path) == ["x"]
+
+
 def test_behind_a_link_it_is_the_file_that_is_replaced(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real" / "file")

@@ -85,6 +85,11 @@ def _escaped(letter: str) -> str:
 # --- Reading and writing ----------------------------------------------------------------------------------------------
 
 
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Where a path leads, behind all links; one that leads in a circle is left as it is."""
+    return Path(os.path.realpath(path))
+
+
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file to read it; a pipe or a device, which may never end, is an `OSError`."""
     file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -201,7 +206,7 @@ def check_file(path: str | os.PathLike[str]) -> None:
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         if place.exists() and not place.is_file():
             raise OSError(errno.EINVAL, "it is a pipe or a device and not a file")
-        check_folder(place.resolve().parent)  # a file is replaced as a whole
+        check_folder(real_path(place).parent)  # a file is replaced as a whole
 
 
 def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], object]) -> Path:
@@ -218,7 +223,7 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[Path], o
     given = path = Path(path)
     with writing(given):
         if path.is_symlink():
-            path = path.resolve()
+            path = real_path(path)
         if path.exists() and not (path.is_file() or path.is_dir()):  # a link to a device would have it replaced
             raise OSError(errno.EINVAL, "it is a pipe or a device and not a file")
         new, old = (path.with_name(own_name(f".{path.name}.", f".{suffix}")) for suffix in ("tmp", "old"))

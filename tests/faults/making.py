@@ -88,7 +88,7 @@ def changed(tree: Any, rng: random.Random, most: int = 3) -> Any:
             case "name" if isinstance(where, dict):
                 where[rng.choice(("", "x", key.upper(), "../x", "\x1b[31m", "9" * 400))] = where.pop(key)
             case _:
-                where[key] = rng.choice(VALUES)
+                where[key] = json.loads(json.dumps(rng.choice(VALUES)))  # a copy, which may be changed next
     return holder[0]
 
 

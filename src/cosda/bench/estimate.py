@@ -152,7 +152,8 @@ def calibrate(plan: Plan, domains: Mapping[str, Domain], machine: Machine, model
 
 def _spread(domain: Domain, count: int) -> Domain:
     """Some images of a domain, from its beginning to its end."""
-    chosen = domain.train[np.unique(np.linspace(0, len(domain.train) - 1, count).astype(int))]
+    most = len(domain.train)
+    chosen = domain.train[np.unique(np.linspace(0, most - 1, min(count, most)).astype(int))]
     items = domain.items
     few = part_of(items, chosen.tolist()) if isinstance(items, Undecoded) else items[chosen]
     labels = None if domain.labels is None else domain.labels[chosen]

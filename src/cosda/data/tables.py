@@ -38,7 +38,7 @@ from cosda.data.limits import LIST, MIB, UNPACKED, UNPACKED_RATIO, check_classes
 from cosda.data.lists import DOMAIN_COLUMN, LABEL_COLUMNS, PATH_COLUMNS
 from cosda.data.readers import Reading, by_domain, files_below, folders_in, label_positions, listed, numbers
 from cosda.errors import CosdaError
-from cosda.files import as_text, open_regular, read_regular
+from cosda.files import as_text, open_regular, read_regular, real_path
 
 Kind = Literal["images", "texts", "vectors", "numbers", "classes", "other"]
 Splits = Mapping[str, Sequence["Part"]]
@@ -118,7 +118,7 @@ def read_saved(path: Path, labels: bool = True, fence: Fence | None = None) -> l
             fence.check(place)
             for file in _json(place / _STATE)["_data_files"]:
                 fence.check(place / file["filename"])
-        found = _library().load_from_disk(str(path.resolve()))
+        found = _library().load_from_disk(str(real_path(path)))
         splits = dict(found) if isinstance(found, Mapping) else {"": found}
         known = {str(name): [_Dataset(rows, path)] for name, rows in splits.items()}
         return _read(known, path.name, str(path), labels, fence)

@@ -22,7 +22,7 @@ from cosda.deploy.format import Array, Description, Run
 from cosda.deploy.graph import Graph, make_graph
 from cosda.deploy.trial import TOLERANCE, Trial, images_for_trial, try_out
 from cosda.errors import CosdaError
-from cosda.files import check_file, check_folder, read_json, write_atomically
+from cosda.files import check_file, check_folder, read_json, real_path, write_atomically
 from cosda.models.artifact import Model
 from cosda.models.encoders.weights import first_line
 from cosda.models.experts import DomainBank
@@ -92,7 +92,7 @@ def export(
     _check_passed(trial, name)
     write_atomically(to, (lambda folder: _fill(folder, files)) if apart else files[""])
     size = sum(map(len, files.values()))
-    return Exported(to.resolve(), name, size, trial.images, trial.difference, trial.untried)
+    return Exported(real_path(to), name, size, trial.images, trial.difference, trial.untried)
 
 
 def _format_of(path: Path, name: str | None, apart: bool) -> str:
@@ -116,7 +116,7 @@ def _format_of(path: Path, name: str | None, apart: bool) -> str:
 
 def _check_free(path: Path, overwrite: bool, apart: bool) -> None:
     """Refuse to write where that cannot be done, or over anything but such a file or folder that may be replaced."""
-    check_folder(path.resolve().parent) if apart or path.is_dir() else check_file(path)
+    check_folder(real_path(path).parent) if apart or path.is_dir() else check_file(path)
     if not path.exists() or (apart and path.is_dir() and not any(path.iterdir())):
         return
     if apart:

@@ -37,7 +37,7 @@ from torch import nn
 from cosda import hub
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.files import JSON_BYTES, check_folder, encoded, read_json, read_regular, write_atomically
+from cosda.files import JSON_BYTES, check_folder, encoded, read_json, read_regular, real_path, write_atomically
 from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.builders import Builder, build_again
 from cosda.models.card import card
@@ -184,7 +184,7 @@ class Model:
         Raises:
             CosdaError: there is something at the path that may not be replaced, or the folder cannot be written.
         """
-        path = Path(path).expanduser().resolve()  # behind a link, it is the folder that is replaced
+        path = real_path(Path(path).expanduser())  # behind a link, it is the folder that is replaced
         if not collectives.is_main():
             return path
         check_free(path, overwrite)
@@ -467,7 +467,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | 
             network = open_network(architecture, preprocessing, content)
         else:
             network = architecture.build(weights="random")
-    model = Model(network, architecture, classes, preprocessing, lineage, path.resolve())
+    model = Model(network, architecture, classes, preprocessing, lineage, real_path(path))
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
@@ -510,7 +510,7 @@ def _with_experts(network: Network, path: Path, description: dict[str, Any], laz
         return network
     experts = []
     for number, facts in enumerate(bank["experts"], start=1):
-        stored = Stored((path / expert_file(number)).resolve(), hashes.get(expert_file(number), ""))
+        stored = Stored(real_path(path / expert_file(number)), hashes.get(expert_file(number), ""))
         content = stored if lazily else stored.read()
         experts.append(Expert(facts["domain"], facts["bits"], profile(number), content))
     _check_experts(experts, path)
@@ -607,7 +607,7 @@ def check_free(path: Path, overwrite: bool) -> None:
     """Refuse to write a model where that cannot be done, or over anything but a model that may be replaced."""
     if hub.name_of(str(path)) is not None:
         raise CosdaError(f"{path} is a name on the hub and no folder. Say where to write to: --to FOLDER.")
-    path = path.expanduser().resolve()
+    path = real_path(path.expanduser())
     check_folder(path.parent)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return

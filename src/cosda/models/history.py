@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cosda.errors import CosdaError
+from cosda.files import real_path
 from cosda.models.artifact import damaged, is_model, read_description
 from cosda.records.lineage import Step, read_lineage
 
@@ -24,7 +25,7 @@ def history(path: str | Path) -> tuple[Step, ...]:
     Example:
         >>> [(step.date, step.domain, step.folder) for step in cosda.history("adapted-model")]
     """
-    path = Path(path).expanduser().resolve()
+    path = real_path(Path(path).expanduser())
     lineage = _lineage(path)
     steps = read_lineage(lineage, damaged(path))
     places = [None if step.began is None else Path(step.began) for step in steps[1:]]

@@ -10,7 +10,7 @@ from typing import Any
 
 from cosda import metrics
 from cosda.errors import CosdaError
-from cosda.files import Json, open_regular, parse_json, read_json
+from cosda.files import Json, open_regular, parse_json, read_json, real_path
 from cosda.records.schema import check_config, check_records
 from cosda.units import amount
 
@@ -178,7 +178,7 @@ def find_runs(paths: list[Path]) -> list[Run]:
             raise CosdaError(f"{path} does not exist. Give a run folder, or a folder that holds run folders.")
         for config in sorted(path.rglob("config.json")):
             if (run := read_any_run(config.parent)) is not None:
-                found.setdefault(config.parent.resolve(), run)
+                found.setdefault(real_path(config.parent), run)
     if not found:
         raise CosdaError(f"no runs found below {', '.join(map(str, paths))}. 'cosda run' makes them.")
     return sorted(found.values(), key=lambda run: run.path.name)
