@@ -28,6 +28,7 @@ OF_ADAPTATIONS = {
     "Check": "Accuracy on labelled images that somebody gave, with its interval (Clopper and Pearson, 95 %), and the "
     "exact paired test: how likely such a difference is by chance.",
 }
+AGAIN = "another try: a lower rate (--set adapt.lr=…), more images, or --check a few labelled ones"
 NO_ESTIMATE = "the model has no calibrated profile"
 OF_IMAGES = ("image", "why", "before", "after")
 OF_NUMBERS = "Accuracies, confidence and agreement are in percent, changes in percentage points."
@@ -121,5 +122,5 @@ def next_step(verdict: Verdict) -> str:
         "accepted": "Next: use the adapted model. To go back, use the older folder, which is as it was.",
         "doubtful": "Next: look at the images below, or check with a few labelled ones (--check FOLDER). Until then "
         "the older folder is the safe choice.",
-        "rejected": "Next: go on with the older folder, which is as it was. The reasons say what to change.",
+        "rejected": f"Next: go on with the older folder, which is as it was. {AGAIN.capitalize()}.",
     }[verdict.verdict]
