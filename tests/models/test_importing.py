@@ -267,7 +267,7 @@ def test_wrong_classes(code, weights, classes, message) -> None:
 
 
 def test_requests_that_do_not_go_together(code, weights) -> None:
-    with pytest.raises(CosdaError, match="say which function makes the network: --build"):
+    with pytest.raises(CosdaError, match="Say which function of yours makes it: --build"):
         import_model(weights, classes=CLASSES)
     with pytest.raises(CosdaError, match="--weights goes with the name of a library's network"):
         import_model("trained", weights, classes=CLASSES)
