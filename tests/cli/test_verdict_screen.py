@@ -63,7 +63,9 @@ def test_training_that_was_stopped_has_reasons_alone(screen) -> None:
     stopped = replace(
         VERDICT, verdict="rejected", decided_by="guard", before=None, after=None, changed=None, agreement={}
     )
-    assert len(screen(stopped)) == 4
+    lines = screen(stopped)
+    assert len(lines) == 4
+    assert lines[-1].endswith("another try: other images"), "no setting helps where nothing was trained"
 
 
 def test_without_a_calibrated_profile_the_screen_says_so(screen) -> None:

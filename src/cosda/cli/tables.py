@@ -209,7 +209,7 @@ def print_verdict(verdict: Verdict, run: Path | None = None, incoming: Path | No
         {
             "accepted": f"next: use it; {report} shows the images that changed; to go back, use {older}",
             "doubtful": f"next: {report}, or --check a few labelled images; until then {older} is the safe choice",
-            "rejected": f"next: go on with {older}, which is as it was; {report} shows more; {wording.AGAIN}",
+            "rejected": f"next: go on with {older}, which is as it was; {report} shows more; {wording.again(verdict)}",
         }[verdict.verdict],
         markup=False,
         soft_wrap=True,

@@ -143,7 +143,10 @@ def transformers_network(name: str, weights: str | None = None, whole: bool = Fa
     try:
         config = library.AutoConfig.from_pretrained(name, **_number("num_labels", classes))
     except Exception as error:  # there is no such model, or no network
-        raise not_built("transformers", name, weights == "pretrained", error) from error
+        raise CosdaError(
+            f"transformers could not read the config of '{name}': {first_line(error)}. Name a model of the hub, or a "
+            "folder with a config.json."
+        ) from error
     try:
         model = kind.from_config(config)
         if weights is not None:
