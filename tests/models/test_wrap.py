@@ -55,6 +55,9 @@ def test_model_of_feature_vectors() -> None:
     assert model.architecture.input_width == 5
     with pytest.raises(CosdaError, match="give wrap an example"):
         wrap(own, CLASSES, preprocessing=FEATURE_VECTORS)
+    assert wrap(own, CLASSES, example=torch.randn(2, 5)).preprocessing == FEATURE_VECTORS
+    with pytest.raises(CosdaError, match=r"for a model of feature vectors example=vectors\[:2\]"):
+        wrap(own, CLASSES)
 
 
 class Twice(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,20 +166,27 @@ def read_whole_run(path: Path) -> Run:
     return run
 
 
-def find_runs(paths: list[Path]) -> list[Run]:
-    """All runs at or below the given paths, in the order of their names.
+def find_runs(paths: str | Path | Iterable[str | Path]) -> list[Run]:
+    """All runs at or below the given path or paths, in the order of their names.
 
     A damaged run folder does not hide the others: it is handed on without records, with what is damaged.
+
+    Raises:
+        CosdaError: there is no such path, or there are no runs.
+
+    Example:
+        >>> [run.summary() for run in cosda.find_runs("runs")]
     """
     found: dict[Path, Run] = {}
-    for path in paths:
+    folders = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    for path in folders:
         if not path.exists():
             raise CosdaError(f"{path} does not exist. Give a run folder, or a folder that holds run folders.")
         for config in sorted(path.rglob("config.json")):
             if (run := read_any_run(config.parent)) is not None:
                 found.setdefault(config.parent.resolve(), run)
     if not found:
-        raise CosdaError(f"no runs found below {', '.join(map(str, paths))}. 'cosda run' makes them.")
+        raise CosdaError(f"no runs found below {', '.join(map(str, folders))}. 'cosda run' makes them.")
     return sorted(found.values(), key=lambda run: run.path.name)
 
 

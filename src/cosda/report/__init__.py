@@ -43,6 +43,6 @@ def write_report(runs: Sequence[Run], output: Path | str, format: str, select: s
         CosdaError: there are no runs, there is no such format or rule, or the file cannot be written.
 
     Example:
-        >>> write_report(find_runs([Path("runs")]), "report.html", "html")
+        >>> write_report(find_runs("runs"), "report.html", "html")
     """
     write_atomically(output, render_report(runs, format, select))
