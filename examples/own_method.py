@@ -15,7 +15,7 @@ if "sharpen" not in cosda.METHODS:
     sys.exit("This example needs the package beside it: pip install ./my-method")
 
 for method, settings in (("aad", {}), ("sharpen", {"temperature": 0.25})):
-    run = cosda.run_chain("digits", method, domains=["print", "outline"], epochs=3, settings=settings)
+    run = cosda.run_chain("digits", method, domains=["print", "outline"], carry="bank", epochs=3, settings=settings)
     before, after = run.matrix()  # the accuracies on both domains before and after the stage
     for place, domain in enumerate(("print", "outline")):
         print(f"{domain}, {method}: {before[place]:.1%} before, {after[place]:.1%} after")

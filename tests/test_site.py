@@ -152,6 +152,9 @@ def test_pages_of_the_root_and_linked_files_are_part_of_the_site(site: Path) -> 
     for name in ("REPRODUCED", "CONTRIBUTING", "CHANGELOG"):
         assert Read(site / f"{name}.html").text.count("\n")
     assert "onnxruntime" in Read(site / "examples" / "serve_onnx.py.html").text
+    examples = Read(site / "examples" / "index.html")
+    assert "own_method.py" in examples.text
+    assert 'href="examples/index.html"' in (site / "adapt.html").read_text(encoding="utf-8")  # in the navigation
     package = Read(site / "examples" / "my-method.html")
     assert {"pyprojecttoml", "my_methodpy"} <= package.ids
     assert "entry-points" in package.text
