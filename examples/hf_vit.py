@@ -3,7 +3,7 @@
 It shows `cosda.wrap`: a network that you have in Python is adapted and comes back under its own names of weights.
 
     pip install 'cosda[transformers]'
-    python hf_vit.py
+    python hf_vit.py        # writes adapted-vit/
 """
 
 import sys
@@ -46,9 +46,11 @@ for _epoch in range(15):
 
 # Size, mean and deviation are those of your image processor; flip=True where left and right mean nothing.
 preprocessing = cosda.Preprocessing(32, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), flip=False)
-model = cosda.wrap(vit, classes="0123456789", preprocessing=preprocessing)
+classes = list("0123456789")  # yours: list(vit.config.id2label.values())
+model = cosda.wrap(vit, classes, preprocessing=preprocessing)
 model = cosda.profile(model, old, domain="old camera", trained_on=True)  # so that a bank can tell the cameras apart
 result = cosda.adapt(model, new, "shot", carry="bank", domain="new camera", epochs=3, settings={"adapt.lr": 0.01})
+result.model.module(domain="new camera").save_pretrained("adapted-vit")  # its expert alone, for transformers
 
 for camera, data in (("old camera", old), ("new camera", new)):  # labels serve to measure, and nothing else
     before, after = cosda.evaluate(model, data).top1, cosda.evaluate(result.model, data).top1

@@ -51,7 +51,7 @@ for _epoch in range(6):
         optimiser.step()
 
 preprocessing = cosda.Preprocessing(32, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), flip=False)
-model = cosda.wrap(network, classes="0123456789", preprocessing=preprocessing)
+model = cosda.wrap(network, classes=list("0123456789"), preprocessing=preprocessing)
 result = cosda.adapt(model, new, "aad", domain="outline", epochs=3, settings={"adapt.lr": 0.01})  # reads no labels
 torch.save(result.model.module().state_dict(), "adapted.pth")  # the names of weights are those of `network`
 
