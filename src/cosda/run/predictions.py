@@ -60,6 +60,13 @@ class Prediction:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        if self.probabilities is None:
+            return f"<{self.image}: {self.skipped}>"
+        route = self.route
+        routed = f", {route.domain} {route.posterior:.1%}{', unknown' * route.unknown}" if route else ""
+        return f"<{self.image}: {self.class_name} {self.probability:.1%}{routed}>"
+
     def top(self, count: int) -> list[tuple[str, float]]:
         """The most probable classes, the best first, with their probabilities."""
         if self.probabilities is None:
