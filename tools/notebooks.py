@@ -26,7 +26,7 @@ from cosda.files import write_atomically
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LONGEST = 300  # seconds of one cell
-COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
 
 
 class OwnKernel(AsyncKernelManager):
@@ -59,7 +59,8 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookN
         if cell.cell_type == "code":
             cell.outputs = []
     aside, work = folder / "aside", folder / "work"
-    work.mkdir(parents=True)
+    for place in (aside, work):
+        place.mkdir(parents=True)
     environment = os.environ | {name: str(aside / name.lower()) for name in ("IPYTHONDIR", "COSDA_CACHE")}
     client = NotebookClient(
         fresh, timeout=LONGEST, kernel_manager_class=OwnKernel, resources={"metadata": {"path": str(work)}}
@@ -100,9 +101,13 @@ def together(outputs: list[Any]) -> list[Any]:
 def _tidy(output: Mapping[str, Any]) -> Any:
     kind = output["output_type"]
     if kind == "stream":
-        return nbformat.v4.new_output(kind, name=output["name"], text=re.sub(r"[ \t]+$", "", output["text"], flags=re.M))
+        return nbformat.v4.new_output(
+            kind, name=output["name"], text=re.sub(r"[ \t]+$", "", output["text"], flags=re.M)
+        )
     # Markdown and HTML are for readers; Python's name of the object beside them has an address.
-    data = {form: content for form, content in output["data"].items() if form != "text/plain" or "<IPython" not in content}
+    data = {
+        form: content for form, content in output["data"].items() if form != "text/plain" or "<IPython" not in content
+    }
     if "image/png" in data:
         data = {"image/png": data["image/png"]}
     return nbformat.v4.new_output("display_data", data=data)
@@ -113,7 +118,9 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", help="such as first-adaptation; all of them where none is named")
     asked = parser.parse_args()
     if unknown := set(asked.names) - {path.stem for path in paths()}:
-        parser.error(f"there is no notebook {', '.join(sorted(unknown))}; there are {', '.join(p.stem for p in paths())}")
+        parser.error(
+            f"there is no notebook {', '.join(sorted(unknown))}; there are {', '.join(p.stem for p in paths())}"
+        )
     for path in paths():
         if not asked.names or path.stem in asked.names:
             with tempfile.TemporaryDirectory() as folder:

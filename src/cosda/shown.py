@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,11 @@ class Shown:
             parts.append(f"<tr><th>{escape(first)}</th>{cells}</tr>")
         return "\n".join([*parts, "</table>", *(f"<p>{escape(line)}</p>" for line in facts.below)])
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """The same for IPython on a terminal."""
-        printer.text(str(self))
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The same for IPython on a terminal, which would take the ``repr``."""
+        return {"text/plain": str(self)}
 
 
 def percent(value: float) -> str:
     """A share in percent with one decimal."""
-    return f"{100 * value:.1f} %"
+    return f"{value:.1%}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,20 +182,21 @@ def read_whole_run(path: Path) -> Run:
     return run
 
 
-def find_runs(paths: list[Path]) -> list[Run]:
-    """All runs at or below the given paths, in the order of their names.
+def find_runs(paths: str | Path | Iterable[str | Path]) -> list[Run]:
+    """All runs at or below a path, or several, in the order of their names.
 
     A damaged run folder does not hide the others: it is handed on without records, with what is damaged.
     """
+    folders = list(map(Path, [paths] if isinstance(paths, str | Path) else paths))
     found: dict[Path, Run] = {}
-    for path in paths:
+    for path in folders:
         if not path.exists():
             raise CosdaError(f"{path} does not exist. Give a run folder, or a folder that holds run folders.")
         for config in sorted(path.rglob("config.json")):
             if (run := read_any_run(config.parent)) is not None:
                 found.setdefault(config.parent.resolve(), run)
     if not found:
-        raise CosdaError(f"no runs found below {', '.join(map(str, paths))}. 'cosda run' makes them.")
+        raise CosdaError(f"no runs found below {', '.join(map(str, folders))}. 'cosda run' makes them.")
     return sorted(found.values(), key=lambda run: run.path.name)
 
 

@@ -62,10 +62,11 @@ class Prediction:
 
     def __repr__(self) -> str:
         if self.probabilities is None:
-            return f"<{self.image}: {self.skipped}>"
+            return f"Prediction(image={self.image!r}, skipped={self.skipped!r})"
         route = self.route
-        routed = f", {route.domain} {route.posterior:.1%}{', unknown' * route.unknown}" if route else ""
-        return f"<{self.image}: {self.class_name} {self.probability:.1%}{routed}>"
+        routed = f", domain={route.domain!r}, posterior={route.posterior:.3f}, unknown={route.unknown}" if route else ""
+        best = f"class_name={self.class_name!r}, probability={self.probability:.3f}"
+        return f"Prediction(image={self.image!r}, {best}{routed})"
 
     def top(self, count: int) -> list[tuple[str, float]]:
         """The most probable classes, the best first, with their probabilities."""
