@@ -12,13 +12,13 @@ import pytest
 from PIL import Image
 
 import cosda
-from cosda.data import tables
 from cosda.data.benchmarks import load
 from cosda.data.cache import content_key, pack, unpacked
 from cosda.data.decode import Unreadable, fetch
 from cosda.data.doctor import examine
 from cosda.data.domain import Images
 from cosda.data.inputs import load_domain
+from cosda.data.rows import DatasetRows, ParquetRows
 from cosda.errors import CosdaError
 
 datasets = pytest.importorskip("datasets")
@@ -129,7 +129,7 @@ def test_a_table_gives_what_a_folder_of_its_images_gives(make, tmp_path, cache):
 @pytest.mark.parametrize("make", MAKERS)
 def test_labels_are_not_read_where_none_are_wanted(make, tmp_path, monkeypatch):
     read: list[str] = []
-    for kind in (tables._Dataset, tables._Parquet):
+    for kind in (DatasetRows, ParquetRows):
         for name in ("column", "value"):
             before = getattr(kind, name)
 
