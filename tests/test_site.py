@@ -256,7 +256,7 @@ def test_search_works_from_the_folder_without_a_network(site: Path) -> None:
         page.keyboard.type("domain bank")
         results = page.locator(".md-search-result__link")
         expect(results.first).to_be_visible()
-        assert any("bank.html" in (one.get_attribute("href") or "") for one in results.all())
+        assert "/bank.html" in (results.first.get_attribute("href") or "")
         results.first.click()
         expect(page.locator("h1").first).to_be_visible()
         assert page.url.startswith("file:")

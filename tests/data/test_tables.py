@@ -305,6 +305,17 @@ def test_a_domain_of_a_table_may_lack_a_class(tmp_path):
     assert findings.warnings == ["photo: lacks the classes cat"]
 
 
+def test_the_doctor_looks_at_the_one_domain_that_is_named(tmp_path):
+    path = as_parquet(by_column(), tmp_path)
+    assert [domain.name for domain in examine(f"{path}#photo").domains] == ["photo"]
+    assert examine(f"{path}#foto").problems == [
+        f"{path} has no domain 'foto'. Did you mean 'photo'? It has: sketch, photo."
+    ]
+    (tmp_path / "broken.parquet").write_bytes(b"nothing")
+    (problem,) = examine(tmp_path / "broken.parquet").problems
+    assert not problem.endswith("..")
+
+
 # --- What is wrong ----------------------------------------------------------------------------------------------------
 
 

@@ -196,7 +196,7 @@ def explained(path: Path, kind: str) -> Iterator[None]:
     except (CosdaError, KeyboardInterrupt):
         raise
     except Exception as error:
-        reason = as_text(" ".join(str(error).split()))[:300] or type(error).__name__
+        reason = as_text(" ".join(str(error).split()))[:300].rstrip(".") or type(error).__name__
         raise CosdaError(f"{path} cannot be read as {kind}: {reason}.") from None
 
 
