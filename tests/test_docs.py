@@ -47,7 +47,14 @@ from test_edges import FLOORS
 from tiny import CLASSES, tiny_benchmark
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "studies").glob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "studies").glob("*.md"),
+        ROOT / "examples" / "README.md",
+    ]
+)
 REGISTRIES = {
     "method": METHODS,
     "benchmark": BENCHMARKS,

@@ -121,6 +121,8 @@ def output_of(output: dict[str, Any]) -> Iterator[str]:
         yield f'<img class="output" alt="" src="data:image/png;base64,{picture}">'
     elif "text/html" in data:
         yield f'<div class="output">{"".join(data["text/html"])}</div>'
+    elif "text/markdown" in data:
+        yield f'<div class="output" markdown>\n\n{"".join(data["text/markdown"])}\n\n</div>'
     elif text := "".join(output.get("text", data.get("text/plain", ()))).rstrip():
         yield f"````{{.text .output}}\n{text}\n````"
 
