@@ -11,7 +11,7 @@ import pytest
 from benches import QUICK, bench, jobs_of
 from cosda.api import make_plan, train_source
 from cosda.bench.board import Board, Onlooker
-from cosda.bench.estimate import Costs, about, calibrate, estimate, kind_of
+from cosda.bench.estimate import Costs, _spread, about, calibrate, estimate, kind_of
 from cosda.bench.jobs import open_benchmark
 from cosda.bench.run import run_jobs
 from cosda.bench.scheduler import Resources
@@ -37,6 +37,12 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("images") / "some.npz"
     np.savez(path, **arrays)
     return str(path)
+
+
+@pytest.mark.parametrize("count", [1, 20, 10**30])
+def test_no_more_images_are_tried_than_there_are(count: int) -> None:
+    domain = tiny_benchmark()["one"]
+    assert len(_spread(domain, count)) == min(count, len(domain.train))
 
 
 FAR = 10  # what else the machine does may change between the estimate and the runs
@@ -107,7 +113,7 @@ def test_a_frozen_encoder_costs_its_features(images: str, tmp_path: Path) -> Non
     machine = Machine("cpu", cache=tmp_path / "cache")
     before = estimate(jobs, tmp_path / "runs", ONE, machine)
     assert not run_jobs(jobs, tmp_path / "runs", ONE, machine).failed
-    features = sum(path.stat().st_size for path in (tmp_path / "cache" / "features").glob("*.npy"))
+    features = sum(path.stat().st_size for path in (tmp_path / "cache" / "features").glob("*/*.npy"))
     assert before.disk["features"] == pytest.approx(features, rel=0.01)
     again = estimate(jobs_of(images, "source", "one>two", seeds=2, changes=changes), tmp_path / "new", ONE, machine)
     assert again.disk["features"] == 0

@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from cosda.data import digits
 from cosda.data.cache import content_key, pack, unpacked
 from cosda.data.domain import Domain, Files, everything
 from cosda.data.inputs import load_domain
@@ -23,6 +24,7 @@ from cosda.errors import CosdaError
 
 ORDER = ["dog/1.png", "cat/0.png", "dog/0.png", "cat/1.png"]
 CLASSES = ("eel", "dog", "cat")
+CLASSES_OF_DIGITS = tuple(map(str, range(10)))
 LABELS = [1, 2, 1, 2]  # of ORDER, as positions in CLASSES
 
 
@@ -452,6 +454,25 @@ def test_a_wrong_type_in_the_middle_of_a_dataset_stops_packing(images):
         pack(load_domain([images[0], "a.png"]), 8)
 
 
+def test_a_domain_of_the_embedded_benchmark():
+    domain = load_domain("digits#hand", CLASSES_OF_DIGITS)
+    wanted = digits.load()["hand"]
+    assert (domain.name, len(domain), len(domain.train), len(domain.test)) == ("hand", 1797, 1200, 597)
+    assert np.array_equal(domain.items, wanted.items)
+    assert np.array_equal(domain.labels, wanted.labels)
+    assert load_domain("digits#hand", labels=False).labels is None
+    with pytest.raises(CosdaError, match=r"digits has no domain 'hands'. Did you mean 'hand'\?"):
+        load_domain("digits#hands")
+    with pytest.raises(CosdaError, match=r"digits holds several domains \(print, colour, outline, hand\)"):
+        load_domain("digits")
+
+
+def test_a_folder_of_that_name_goes_before_the_embedded_benchmark(tmp_path, tree, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tree(tmp_path / "digits", "cat")
+    assert load_domain("digits", labels=False).name == "digits"
+
+
 def test_wrong_files_say_what_is_accepted(tmp_path, tree):
     tree(tmp_path / "site", "cat")
     with pytest.raises(CosdaError, match=r"sit does not exist. Did you mean 'site'\? Accepted are a folder"):
@@ -475,6 +496,7 @@ def test_wrong_files_say_what_is_accepted(tmp_path, tree):
         ("path,label\nsite/cat/0.png,cat\n\nsite/cat/1.png\n", "line 4: some rows have a label and some have none"),
         ("path,domain\nsite/cat/0.png,\n", "line 2: the column 'domain' is empty"),
         ("path\nelsewhere/0.png\n", "were not found: its first one is elsewhere/0.png, looked for below"),
+        ("path\nhttps://example.org/0.png\n", r"https://example.org/0.png\. Addresses are never fetched: download"),
         ("path\n\x00\n", "list.csv"),
     ],
 )

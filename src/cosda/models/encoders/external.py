@@ -7,15 +7,20 @@ forward, since the libraries' own attributes do not agree on what it means.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from cosda import hub
 from cosda.errors import CosdaError, nearest
 from cosda.models.encoders.base import IMAGENET, Encoder, Preprocessing
 from cosda.models.encoders.weights import check_fit, first_line, is_head, load_weights, read_weights
+
+_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")  # a name of the hub, and no path
 
 
 class External(Encoder):
@@ -136,12 +141,20 @@ def transformers_network(name: str, weights: str | None = None, whole: bool = Fa
     can translate them.
     """
     library = import_library("transformers", "transformers")
+    if _REPOSITORY.fullmatch(name) and not Path(name).exists():
+        hub.require(name, "model", "config.json")
     weights = None if weights == "random" else weights
     state = read_weights(weights) if weights not in (None, "pretrained") else None
     kind = library.AutoModelForImageClassification if whole else library.AutoModel
     found: Any = {}
     try:
         config = library.AutoConfig.from_pretrained(name, **_number("num_labels", classes))
+    except Exception as error:  # there is no such model, or no network
+        raise CosdaError(
+            f"transformers could not read the config of '{name}': {first_line(error)}. Name a model of the hub, or a "
+            "folder with a config.json."
+        ) from error
+    try:
         model = kind.from_config(config)
         if weights is not None:
             model, found = type(model).from_pretrained(
@@ -153,7 +166,8 @@ def transformers_network(name: str, weights: str | None = None, whole: bool = Fa
                 ignore_mismatched_sizes=True,  # they are named below
             )
     except Exception as error:  # OSError, ValueError, hub errors, and import errors in disguise
-        import_library("torchvision", None)  # transformers hides that torchvision cannot be imported; say it first
+        if not isinstance(error, OSError):  # OSErrors are about files and the hub
+            import_library("torchvision", None)  # transformers hides that torchvision cannot be imported; say it first
         raise not_built("transformers", name, weights == "pretrained", error) from error
     if weights is not None:
         _check_found(weights, f"hf/{name}", whole, found)
@@ -221,8 +235,9 @@ def import_library(module: str, extra: str | None) -> Any:
         raise CosdaError(
             f"torchvision cannot be imported: its compiled operators are missing ({first_line(error)}). "
             "It was built for another torch, as happens with a CPU build of torch and the registry's "
-            "torchvision. Install the torchvision that belongs to your torch (see pytorch.org), or use a "
-            "built-in encoder, such as 'resnet50' or 'lite0', which needs neither torchvision nor timm."
+            "torchvision. Install the torchvision that belongs to your torch (see pytorch.org). Neither it nor timm is "
+            "needed by a built-in encoder, such as 'resnet50' or 'lite0', nor by a trained model that a function of "
+            "yours makes (cosda import --build)."
         ) from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cosda.metrics import MEASURES
-from cosda.records.verdict import Checked, JudgedImage, Verdict
+from cosda.records.verdict import DECIDED, Checked, JudgedImage, Verdict
 from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.groups import Section
 from cosda.report.model.numbers import show_p
@@ -73,11 +73,7 @@ def facts(section: Section) -> list[str]:
 
 def decided(verdict: Verdict) -> str:
     """What a verdict rests on."""
-    return {
-        "estimates": "decided by estimates without labels",
-        "check": "decided by the labelled images",
-        "guard": "decided by the guard of the training",
-    }[verdict.decided_by]
+    return DECIDED[verdict.decided_by]
 
 
 def paired(check: Checked) -> str:
@@ -115,11 +111,18 @@ def meanings(adaptations: bool, chains: bool) -> dict[str, str]:
     return (OF_ADAPTATIONS if adaptations else {}) | (measures if chains or not adaptations else {})
 
 
+def again(verdict: Verdict) -> str:
+    """What another try may change after a rejection."""
+    if verdict.before is None:  # nothing was trained
+        return "another try: other images"
+    return "another try: a lower rate (--set adapt.lr=…), more images, or --check a few labelled ones"
+
+
 def next_step(verdict: Verdict) -> str:
     """What to do now."""
     return {
         "accepted": "Next: use the adapted model. To go back, use the older folder, which is as it was.",
         "doubtful": "Next: look at the images below, or check with a few labelled ones (--check FOLDER). Until then "
         "the older folder is the safe choice.",
-        "rejected": "Next: go on with the older folder, which is as it was. The reasons say what to change.",
+        "rejected": f"Next: go on with the older folder, which is as it was. {again(verdict).capitalize()}.",
     }[verdict.verdict]
