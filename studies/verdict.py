@@ -16,7 +16,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import resources
@@ -25,18 +25,27 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from scipy.ndimage import gaussian_filter, rotate
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import Ridge
 
 import cosda
 from cosda.data import digits
+from cosda.data.loader import open_loader
 from cosda.judge import verdict as judging
-from cosda.judge.evidence import ESTIMATORS
+from cosda.judge.evidence import ESTIMATORS, distance
 from cosda.judge.fitted import SENTENCES, Fitted, Regression, Trees, scaled, unscaled
+from cosda.judge.looking import Answers, look
+from cosda.judge.verdict import gathered
+from cosda.models.artifact import weights_key
 from cosda.records.verdict import WORDS
+from cosda.run.prepare import readable
 
 IMAGES = 300  # of a target; one site's first week
 EPOCHS = 4
+SEEDS = (0, 1)  # of source models that look at changed domains; the first is adapted
+LEARNT = 0.5  # accuracy on its own domain from which a source model is one
 METHODS = ("aad", "nrc", "shot", "cosda")
 FAILURES = (
     "rate x10",
@@ -62,15 +71,19 @@ class Setting:
     method: str
     carry: str
     kind: str  # "good", a gentler or longer good one, or a failure
+    shift: str = "as it is"  # what was done to the target's images, those that are measured too
 
     @property
     def name(self) -> str:
         """Of its line."""
-        return "/".join((self.family, self.source, self.target, self.method, self.carry, self.kind))
+        return "/".join((self.family, self.source, self.target, self.method, self.carry, self.kind, self.shift))
 
 
 def settings(families: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
-    """Good ones: every pair, method and carry rule. Failures: every pair with every kind, methods and rules in turn."""
+    """Good ones: every pair, method and carry rule. Failures: every pair with every kind, methods and rules in turn.
+
+    Beside them every pair and method with the target's images changed.
+    """
     for family, domains in families.items():
         for number, (source, target) in enumerate(itertools.permutations(domains, 2)):
             for method, carry in itertools.product(METHODS, ("bank", "last")):
@@ -81,6 +94,136 @@ def settings(families: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
             for place, kind in enumerate(FAILURES):
                 method = METHODS[(number + place) % 4]
                 yield Setting(family, source, target, method, ("last", "bank")[(number // 4 + place) % 2], kind)
+            shifts = list(SHIFTS[family == "features"])
+            for place, method in enumerate(METHODS):
+                yield Setting(family, source, target, method, "last", "good", shifts[(4 * number + place) % len(shifts)])
+
+
+# --- Changed domains --------------------------------------------------------------------------------------------------
+# The two domains of a pair say little of how accuracy hangs together with what is seen without labels; the same domains
+# blurred, turned, noisy, … say it many times over, and need no training.
+
+Change = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+def _noisy(deviation: float) -> Change:
+    return lambda items, rng: items + deviation * rng.standard_normal(items.shape, dtype=np.float32)
+
+
+def _blurred(share: float) -> Change:
+    return lambda items, rng: gaussian_filter(items, (0, share * items.shape[1], share * items.shape[2], 0))
+
+
+def _turned(degrees: float) -> Change:
+    return lambda items, rng: rotate(items, degrees, axes=(1, 2), reshape=False, order=1, mode="nearest")
+
+
+def _contrast(factor: float) -> Change:
+    return lambda items, rng: items.mean() + factor * (items - items.mean())
+
+
+def _hidden(share: float) -> Change:
+    """A grey square somewhere in each image."""
+
+    def change(items: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        items, size = items.copy(), round(share * items.shape[1])
+        for image, (top, left) in zip(
+            items, rng.integers(0, items.shape[1] - size + 1, (len(items), 2)), strict=True
+        ):
+            image[top : top + size, left : left + size] = 128
+        return items
+
+    return change
+
+
+def _dropped(share: float) -> Change:
+    return lambda items, rng: np.where(rng.random(items.shape) < share, items.mean(axis=0), items)
+
+
+def _spread(factor: float) -> Change:
+    """Features with more noise, in units of their own deviations."""
+    return lambda items, rng: items + factor * items.std(axis=0) * rng.standard_normal(items.shape, dtype=np.float32)
+
+
+def _paired(share: float) -> Change:
+    """Every image with a part of another one in it."""
+    return lambda items, rng: (1 - share) * items + share * items[rng.permutation(len(items))]
+
+
+MIXED = "half of another domain"
+IMAGE_SHIFTS: dict[str, Change | None] = {
+    "noise 30": _noisy(30),
+    "noise 80": _noisy(80),
+    "blur 3%": _blurred(0.03),
+    "blur 6%": _blurred(0.06),
+    "turned 20": _turned(20),
+    "turned 40": _turned(40),
+    "contrast 0.4": _contrast(0.4),
+    "contrast -0.7": _contrast(-0.7),
+    "brighter": lambda items, rng: items + 70,
+    "hidden 0.35": _hidden(0.35),
+    "hidden 0.55": _hidden(0.55),
+    "paired 0.3": _paired(0.3),
+    MIXED: None,
+}
+FEATURE_SHIFTS: dict[str, Change | None] = {
+    "noise 0.5": _spread(0.5),
+    "noise 1": _spread(1.0),
+    "noise 2": _spread(2.0),
+    "dropped 0.3": _dropped(0.3),
+    "dropped 0.6": _dropped(0.6),
+    "dropped 0.8": _dropped(0.8),
+    "times 0.5": lambda items, rng: 0.5 * items,
+    "times 1.5": lambda items, rng: 1.5 * items,
+    "paired 0.2": _paired(0.2),
+    "paired 0.35": _paired(0.35),
+    MIXED: None,
+}
+SHIFTS = (IMAGE_SHIFTS, FEATURE_SHIFTS)
+
+
+def shifted(domain: cosda.Domain, shift: str, other: cosda.Domain) -> cosda.Domain:
+    """A domain with its images changed; half of them may be of another domain, with its labels."""
+    items = np.asarray(domain.items)
+    change, rng = SHIFTS[items.ndim == 2].get(shift), np.random.default_rng(1)
+    if shift == Setting.shift:
+        return domain
+    if change is not None:
+        changed = change(items.astype(np.float32), rng)
+        return replace(domain, items=changed.clip(0, 255).astype(np.uint8) if items.ndim == 4 else changed.astype(np.float32))
+    assert domain.labels is not None
+    assert other.labels is not None
+    places, others = rng.random(len(items)) < 0.5, np.asarray(other.items)
+    if items.ndim == 4:  # of the same size
+        pixels = torch.from_numpy(others).permute(0, 3, 1, 2).float()
+        sized = torch.nn.functional.interpolate(pixels, items.shape[1:3], mode="bilinear", antialias=True)
+        others = sized.permute(0, 2, 3, 1).round().numpy().astype(np.uint8)
+    chosen = rng.integers(0, len(others), len(items))
+    where = places.reshape(-1, *(1,) * (items.ndim - 1))
+    return replace(
+        domain,
+        items=np.where(where, others[chosen], items),
+        labels=np.where(places, other.labels[chosen], domain.labels),
+    )
+
+
+def beside(benchmark: cosda.Benchmark, target: str) -> cosda.Domain:
+    """The domain that comes after another one."""
+    names = list(benchmark.domains)
+    return benchmark[names[(names.index(target) + 1) % len(names)]]
+
+
+def not_given(domain: cosda.Domain) -> cosda.Domain:
+    """The domain to be measured on all images that nobody adapts to."""
+    return replace(domain, test=np.setdiff1d(np.arange(len(domain)), chosen_of(domain)))
+
+
+def chosen_of(domain: cosda.Domain) -> np.ndarray:
+    """The images that are given."""
+    return np.sort(np.random.default_rng(0).permutation(domain.train)[:IMAGES])
+
+
+# --- Domains ----------------------------------------------------------------------------------------------------------
 
 
 def three_digits(file: Path) -> cosda.Benchmark:
@@ -141,8 +284,7 @@ def seen_by(encoder: Any, domain: cosda.Domain) -> np.ndarray:
 
 def given_images(setting: Setting, domain: cosda.Domain, others: Callable[[int], np.ndarray]) -> cosda.Domain:
     """The images of a target as somebody gives them, which may be the wrong ones."""
-    rng = np.random.default_rng(0)
-    chosen = np.sort(rng.permutation(domain.train)[:IMAGES])
+    rng, chosen = np.random.default_rng(1), chosen_of(domain)
     items, labels = np.asarray(domain.items[chosen]), domain.labels
     assert labels is not None
     flat = items.ndim == 2
@@ -177,83 +319,233 @@ def changes(setting: Setting, rates: tuple[float, float]) -> dict[str, Any]:
     return found | {"adapt.epochs": 2 * EPOCHS if setting.kind == "long" else EPOCHS}
 
 
-def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
-    """All settings whose line is not there yet, or those of one family."""
-    out.mkdir(parents=True, exist_ok=True)
-    made_by = {
-        "digits": digits.load,
-        "three digits": lambda: three_digits(digits_file),
-        "features": lambda: features(office, out),
-    }
-    families = {name: make() for name, make in made_by.items() if not only or name == only}
-    lines = out / f"runs{only and '-' + only.replace(' ', '-')}.jsonl"
-    done = {json.loads(line)["name"] for line in lines.read_text().splitlines()} if lines.exists() else set()
-    machine = cosda.Machine(threads=1)
-    small = {"network.encoder": "small", "network.bottleneck": 64, "data.size": 32, "data.flip": False}
-    small |= {"source.epochs": 15, "source.lr": 0.2, "source.lr_end": 0.004, "source.encoder_rate": 1.0}
-    heads: dict[str, Any] = {"source.epochs": 20, "source.lr": 1e-2, "source.lr_end": 2e-4}
+class Study:
+    """Source models and domains, and what all runs need of them; made when they are asked for, and once."""
 
-    @cache
-    def source(family: str, name: str) -> cosda.Model:
-        wanted = heads if family == "features" else small
-        given = {**wanted, "source.holdout": 0.0}
-        return cosda.train_source(families[family], name, out=out / "sources", machine=machine, settings=given).model
+    def __init__(self, out: Path, digits_file: Path, office: Path, only: str = "") -> None:
+        made_by = {
+            "digits": digits.load,
+            "three digits": lambda: three_digits(digits_file),
+            "features": lambda: features(office, out),
+        }
+        self.out, self.office, self.machine = out, office, cosda.Machine(threads=1)
+        self.families = {name: make() for name, make in made_by.items() if not only or name == only}
 
-    def others(family: str) -> Callable[[int], np.ndarray]:
+    @cache  # noqa: B019 (there is one study)
+    def source(self, family: str, name: str, seed: int = 0) -> cosda.Model:
+        """Trained on a domain."""
+        small = {"network.encoder": "small", "network.bottleneck": 64, "data.size": 32, "data.flip": False}
+        small |= {"source.epochs": 15, "source.lr": 0.2, "source.lr_end": 0.004, "source.encoder_rate": 1.0}
+        heads: dict[str, Any] = {"source.epochs": 20, "source.lr": 1e-2, "source.lr_end": 2e-4}
+        given = {**(heads if family == "features" else small), "source.holdout": 0.0}
+        return cosda.train_source(
+            self.families[family], name, out=self.out / "sources", machine=self.machine, settings=given, seed=seed
+        ).model
+
+    @cache  # noqa: B019
+    def domain(self, family: str, name: str, shift: str) -> cosda.Domain:
+        """A target, as it is or changed."""
+        benchmark = self.families[family]
+        return shifted(benchmark[name], shift, beside(benchmark, name))
+
+    @cache  # noqa: B019
+    def others(self, family: str) -> np.ndarray:
+        """Images of other classes."""
         if family == "features":
-            return lambda count: np.load(out / "features.npz")["others"][:count]
-        photos = cosda.load_benchmark(office)["amazon"]
-        from cosda.run.prepare import readable
+            return np.load(self.out / "features.npz")["others"]
+        packed = readable(cosda.load_benchmark(self.office)["amazon"], 28, self.machine, cosda.Watcher()).domain
+        return np.asarray(packed.items[np.arange(0, 5 * IMAGES, 5)])[:, :32, :32]
 
-        packed = readable(photos, 28, machine, cosda.Watcher()).domain
-        return lambda count: np.asarray(packed.items[np.arange(0, 5 * count, 5)])[:, :32, :32]
+    def accuracy(self, model: cosda.Model, domain: cosda.Domain) -> float:
+        """Of a model on a domain's test images."""
+        return cosda.evaluate(model, domain, machine=self.machine).top1
 
-    @cache
-    def accuracy_before(family: str, name: str, domain: str) -> float:
-        return cosda.evaluate(source(family, name), families[family][domain], machine=machine).top1
+    @cache  # noqa: B019
+    def accuracy_before(self, family: str, source: str, domain: str, shift: str, seed: int = 0) -> float:
+        """Of a source model on all images of a domain that are not given; on its own those that it did not learn."""
+        measured = self.domain(family, domain, shift)
+        model = self.source(family, source, seed)
+        return self.accuracy(model, measured if domain == source else not_given(measured))
 
-    images = {family: others(family) for family in families}
+    def learnt(self, family: str, name: str, seed: int = 0) -> bool:
+        """Whether a source model knows its own domain."""
+        return self.accuracy_before(family, name, name, Setting.shift, seed) >= LEARNT
+
+
+def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a study that are there."""
+    return map(json.loads, path.read_text().splitlines() if path.exists() else ())
+
+
+def add(path: Path, line: Mapping[str, Any]) -> None:
+    """Write a line."""
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def run(out: Path, digits_file: Path, office: Path, only: str = "") -> None:
+    """All that is not there yet, or that of one family: shifts, then adaptations."""
+    out.mkdir(parents=True, exist_ok=True)
+    study, tail = Study(out, digits_file, office, only), f"{only and '-' + only.replace(' ', '-')}.jsonl"
+    wanted = list(settings({family: tuple(benchmark.domains) for family, benchmark in study.families.items()}))
+    # In an order by chance, so that those that are done are a sample of all.
+    wanted = [wanted[place] for place in np.random.default_rng(0).permutation(len(wanted))]
+    adapt_all(study, out / f"runs{tail}", [each for each in wanted if each.shift == Setting.shift])
+    look_at_shifts(study, out / f"shifts{tail}")
+    adapt_all(study, out / f"runs{tail}", [each for each in wanted if each.shift != Setting.shift])
+
+
+def look_at_shifts(study: Study, path: Path) -> None:
+    """What source models say of changed domains, and how often they are right; nothing is trained but the sources."""
+    done = {line["name"] for line in lines_of(path)}
+    for family, benchmark in study.families.items():
+        shifts = (Setting.shift, *SHIFTS[family == "features"])
+        for source, target, shift, seed in itertools.product(benchmark.domains, benchmark.domains, shifts, SEEDS):
+            name = f"{family}/{source}/{target}/{shift}/{seed}"
+            if name in done or not study.learnt(family, source, seed):
+                continue
+            model, domain = study.source(family, source, seed), study.domain(family, target, shift)
+            given = replace(domain, train=chosen_of(domain)).without_labels()
+            loader = open_loader(given, "train", model.preprocessing, torch.device("cpu"), 256)
+            answers = look(model.network, loader)
+            calibration = model.network.profile and model.network.profile.calibration
+            assert calibration is not None
+            evidence = gathered(answers, answers, calibration)
+            evidence["distance"] = distance(model.network, loader, frozen=False)
+            keep(study.out / "answers" / name.replace("/", "_"), {"before": answers})
+            truth = study.accuracy_before(family, source, target, shift, seed)
+            facts = {"family": family, "source": source, "target": target, "shift": shift, "seed": seed}
+            add(path, {"name": name, **facts, "truth": truth, "evidence": evidence})
+
+
+def keep(path: Path, seen: Mapping[str, Answers | Tensor]) -> None:
+    """Write down what models said, so that other evidence can be made of it without doing runs again."""
+    path.parent.mkdir(exist_ok=True)
+    arrays: dict[str, np.ndarray] = {}
+    for when, said in seen.items():
+        if isinstance(said, Tensor):
+            arrays[when] = said.numpy().astype(np.float32)
+            continue
+        arrays[f"{when} logits"] = said.logits.numpy().astype(np.float32)
+        arrays[f"{when} features"] = said.features.numpy().astype(np.float16)
+        arrays[f"{when} noisy"] = said.noisy.numpy().astype(np.float32)
+        arrays[f"{when} views"] = torch.stack(said.views).numpy().astype(np.float32)
+    np.savez_compressed(path.with_name(path.name + ".npz"), **arrays)  # type: ignore[arg-type]
+
+
+def others(network: Any, like: Tensor) -> dict[str, Tensor]:
+    if like.dim() != 2:
+        return {}
+    from torch.nn import functional as F
+    from cosda.judge.stand_ins import _apart
+    from cosda.models.router import Norm, _spread
+    import copy
+    g = torch.Generator().manual_seed(0)
+    n = 200
+    i, j = (torch.randint(len(like), (n,), generator=g) for _ in range(2))
+    lam = 0.5 + 0.5 * torch.rand(n, 1, generator=g)
+    start = lam * like[i] + (1 - lam) * like[j]
+    found = {"start": start}
+    net = copy.deepcopy(network).eval().requires_grad_(False)
+    norms = [l for l in net.modules() if isinstance(l, Norm) and l.running_mean is not None]
+    scale = like.std(dim=0, keepdim=True)
+    apart: list[Tensor] = []
+    hooks = [norm.register_forward_pre_hook(lambda layer, given: apart.append(_apart(layer, given[0]))) for norm in norms]
+    for name, weight in (("natural", 0.0), ("natural classes", 0.05)):
+        move = torch.zeros_like(start, requires_grad=True)
+        opt = torch.optim.Adam([move], lr=0.05)
+        with torch.enable_grad():
+            for _ in range(40):
+                apart.clear()
+                logits = net.forward(start + scale * move).logits
+                wanted = torch.arange(n) % logits.shape[1]
+                loss = torch.stack(apart).sum() + weight * F.cross_entropy(logits, wanted)
+                (move.grad,) = torch.autograd.grad(loss, move)
+                opt.step()
+        found[name] = (start + scale * move).detach()
+    for hook in hooks:
+        hook.remove()
+    profile = network.profile
+    if profile is not None and profile.late and profile.covariance is not None:
+        columns = _spread(like.shape[1], len(profile.mean))
+        factor = torch.linalg.cholesky(profile.covariance)
+        z = profile.mean + torch.randn((n, len(factor)), generator=g, dtype=torch.float64) @ factor.T
+        x = like.double() - like.double().mean(0)
+        a = x[:, columns]
+        gram = a.T @ a
+        w = torch.linalg.solve(gram + 0.1 * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype), a.T @ x)
+        made = like.double().mean(0) + (z - like.double().mean(0)[columns]) @ w
+        made = made + (x - a @ w)[i]
+        made[:, columns] = z
+        found["drawn"] = made.clamp(min=0).float()
+    return found
+
+
+def adapt_all(study: Study, path: Path, wanted: Sequence[Setting]) -> None:
+    """Adaptations with their truth."""
+    done = {line["name"] for line in lines_of(path)}
     made: dict[Any, Any] = {}
-    original = judging.stand_ins
+    seen: list[tuple[str, Any]] = []  # by the run at hand
+    extra: dict[str, Tensor] = {}  # other inputs that might stand in
+    original = judging.stand_ins, judging.look, judging.said_of
 
-    def remembered(network: Any, like: torch.Tensor, seed: int = 0, **options: Any) -> Any:
+    def remembered(network: Any, like: Tensor, seed: int = 0, **options: Any) -> Any:
         """The same network and inputs give the same stand-ins, which are made once."""
-        from cosda.models.artifact import weights_key
-
         key = weights_key(network), float(like.double().sum())
         if key not in made:
-            made[key] = original(network, like, seed, **options)
-        return made[key]
+            images = original[0](network, like, seed, **options)
+            made[key] = images, {"mixed": 0.6 * images + 0.4 * images.roll(1, 0), **others(network, like)}
+        extra.clear()
+        extra.update(made[key][1])
+        return made[key][0]
 
-    judging.stand_ins = remembered  # type: ignore[attr-defined]
-    for setting in settings({family: tuple(benchmark.domains) for family, benchmark in families.items()}):
-        if setting.name in done:
+    def looked(*given: Any) -> Any:
+        seen.append(("images", original[1](*given)))
+        return seen[-1][1]
+
+    def said(network: Any, images: Tensor) -> Tensor:
+        seen.extend((name, original[2](network, some)) for name, some in {"known": images, **extra}.items())
+        return next(logits for name, logits in reversed(seen) if name == "known")
+
+    judging.stand_ins, judging.look, judging.said_of = remembered, looked, said  # type: ignore[assignment]
+    for setting in wanted:
+        if setting.name in done or not study.learnt(setting.family, setting.source):
             continue
-        model = source(setting.family, setting.source)
-        target = families[setting.family][setting.target]
-        given = given_images(setting, target, images[setting.family])
+        seen.clear()
+        target = study.domain(setting.family, setting.target, setting.shift)
+        known = study.domain(setting.family, setting.source, Setting.shift)
+        given = given_images(setting, target, lambda count, family=setting.family: study.others(family)[:count])  # type: ignore[misc]
         rates = (2e-3, 1e-3) if setting.family == "features" else (1e-2, 5e-3)
         line: dict[str, Any] = {"name": setting.name, **vars(setting)}
-        measured = {"known": families[setting.family][setting.source], "target": target}
         line["before"] = {
-            key: accuracy_before(setting.family, setting.source, domain.name) for key, domain in measured.items()
+            "known": study.accuracy_before(setting.family, setting.source, setting.source, Setting.shift),
+            "target": study.accuracy_before(setting.family, setting.source, setting.target, setting.shift),
         }
         try:
             result = cosda.adapt(
-                model, given, setting.method, machine=machine, carry=setting.carry, settings=changes(setting, rates)
+                study.source(setting.family, setting.source),
+                given,
+                setting.method,
+                machine=study.machine,
+                carry=setting.carry,
+                settings=changes(setting, rates),
             )
             assert result.verdict is not None
             line["after"] = {
-                key: cosda.evaluate(result.model, domain, machine=machine).top1 for key, domain in measured.items()
+                "known": study.accuracy(result.model, known),
+                "target": study.accuracy(result.model, not_given(target)),
             }
             line["verdict"] = result.verdict.as_json()
         except cosda.CosdaError as error:  # refused before or during training: nothing is written
             line["refused"] = str(error)
-        with lines.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        found: dict[str, Any] = {}
+        for what, answered in seen:
+            name = "" if what == "images" else what + " "
+            found[f"{name}after" if f"{name}before" in found else f"{name}before"] = answered
+        keep(study.out / "answers" / setting.name.replace("/", "_"), found)
+        add(path, line)
 
 
-LEARNT = 0.5  # accuracy on its own domain from which a source model is one
 HARM = 0.02  # points lost from which a run is harmful
 OWN_IMAGES = ("good", "rate /10", "long", "rate x10", "rate x100", "rate x1000", "momentum 0")  # of the target itself
 WORKING = ("good", "rate /10", "long")  # nothing was made to fail

@@ -38,7 +38,7 @@ SENTENCES: Mapping[str, str] = {
 
 def scaled(name: str, value: float) -> float:
     """A number as the regressions take it: shares as log-odds."""
-    if name in ("images per class", "distance"):
+    if name in ("images per class", "distance", "moved"):
         return value
     value = min(max(value, LEAST), 1 - LEAST)
     return math.log(value / (1 - value))

@@ -16,7 +16,7 @@ from cosda.data.loader import Loader
 from cosda.data.pictures import picture
 from cosda.distributed import collectives
 from cosda.files import write_atomically, write_json
-from cosda.judge.evidence import compared, distance, estimators, kept_by_router, same
+from cosda.judge.evidence import compared, distance, estimators, kept_by_router, moved, same
 from cosda.judge.fitted import UNCALIBRATED, fitted
 from cosda.judge.guard import Guard, unfit_images
 from cosda.judge.looking import Answers, look
@@ -59,6 +59,7 @@ class Judging(Judge):
             self.before = look(network, self.loader)
             self.guard = Guard(self.before.classes)
             self.far = distance(network, self.loader, prepared.frozen)
+            self.incoming = network if isinstance(network, DomainBank) else copy.deepcopy(network)  # a bank stays
             if not prepared.plan.adapt(target).carry_rule.enlarges:
                 self.known = _Known.of(network, self.loader, profile.name if profile else SOURCE)
         return unfit
@@ -93,6 +94,7 @@ class Judging(Judge):
             "kept": min(kept.values(), default=1.0),
             "routed": min(routed.values(), default=1.0),
             "distance": self.far,
+            "moved": moved(self.incoming, network, target),
         }
         facts = replace(
             facts,
@@ -153,22 +155,25 @@ class _Known:
 
     name: str
     images: Tensor | None
-    classes: Tensor
+    logits: Tensor
 
     @classmethod
     def of(cls, network: Network, loader: Loader, name: str) -> _Known:
         like = next(iter(loader.sweep("test"))).images
         images = stand_ins(network, like, loader.seed)
-        return cls(name, images, torch.empty(0) if images is None else _classes(network, images))
+        return cls(name, images, torch.empty(0) if images is None else said_of(network, images))
 
     def agreement(self, network: Network) -> dict[str, float]:
         """The share of them that an adapted model still takes for the same class."""
-        return {} if self.images is None else {self.name: same(_classes(network, self.images), self.classes)}
+        if self.images is None:
+            return {}
+        return {self.name: same(said_of(network, self.images).argmax(dim=1), self.logits.argmax(dim=1))}
 
 
 @torch.no_grad()
-def _classes(network: Network, images: Tensor) -> Tensor:
-    return copy.deepcopy(network).eval().forward(images).logits.argmax(dim=1)
+def said_of(network: Network, images: Tensor) -> Tensor:
+    """Logits (N, C) of inputs at hand."""
+    return copy.deepcopy(network).eval().forward(images).logits
 
 
 def _judged(prepared: Prepared, target: str) -> Loader:
