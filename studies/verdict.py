@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from scipy.ndimage import gaussian_filter, rotate
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import Ridge
+from torch import Tensor
 
 import cosda
 from cosda.data import digits
@@ -37,6 +37,7 @@ from cosda.judge import verdict as judging
 from cosda.judge.evidence import ESTIMATORS, distance
 from cosda.judge.fitted import SENTENCES, Fitted, Regression, Trees, scaled, unscaled
 from cosda.judge.looking import Answers, look
+from cosda.judge.stand_ins import DRAWN
 from cosda.judge.verdict import gathered
 from cosda.models.artifact import weights_key
 from cosda.records.verdict import WORDS
@@ -96,7 +97,8 @@ def settings(families: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
                 yield Setting(family, source, target, method, ("last", "bank")[(number // 4 + place) % 2], kind)
             shifts = list(SHIFTS[family == "features"])
             for place, method in enumerate(METHODS):
-                yield Setting(family, source, target, method, "last", "good", shifts[(4 * number + place) % len(shifts)])
+                shift = shifts[(4 * number + place) % len(shifts)]
+                yield Setting(family, source, target, method, "last", "good", shift)
 
 
 # --- Changed domains --------------------------------------------------------------------------------------------------
@@ -127,9 +129,7 @@ def _hidden(share: float) -> Change:
 
     def change(items: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         items, size = items.copy(), round(share * items.shape[1])
-        for image, (top, left) in zip(
-            items, rng.integers(0, items.shape[1] - size + 1, (len(items), 2)), strict=True
-        ):
+        for image, (top, left) in zip(items, rng.integers(0, items.shape[1] - size + 1, (len(items), 2)), strict=True):
             image[top : top + size, left : left + size] = 128
         return items
 
@@ -190,7 +190,8 @@ def shifted(domain: cosda.Domain, shift: str, other: cosda.Domain) -> cosda.Doma
         return domain
     if change is not None:
         changed = change(items.astype(np.float32), rng)
-        return replace(domain, items=changed.clip(0, 255).astype(np.uint8) if items.ndim == 4 else changed.astype(np.float32))
+        changed = changed.clip(0, 255).astype(np.uint8) if items.ndim == 4 else changed.astype(np.float32)
+        return replace(domain, items=changed)
     assert domain.labels is not None
     assert other.labels is not None
     places, others = rng.random(len(items)) < 0.5, np.asarray(other.items)
@@ -433,79 +434,27 @@ def keep(path: Path, seen: Mapping[str, Answers | Tensor]) -> None:
     np.savez_compressed(path.with_name(path.name + ".npz"), **arrays)  # type: ignore[arg-type]
 
 
-def others(network: Any, like: Tensor) -> dict[str, Tensor]:
-    if like.dim() != 2:
-        return {}
-    from torch.nn import functional as F
-    from cosda.judge.stand_ins import _apart
-    from cosda.models.router import Norm, _spread
-    import copy
-    g = torch.Generator().manual_seed(0)
-    n = 200
-    i, j = (torch.randint(len(like), (n,), generator=g) for _ in range(2))
-    lam = 0.5 + 0.5 * torch.rand(n, 1, generator=g)
-    start = lam * like[i] + (1 - lam) * like[j]
-    found = {"start": start}
-    net = copy.deepcopy(network).eval().requires_grad_(False)
-    norms = [l for l in net.modules() if isinstance(l, Norm) and l.running_mean is not None]
-    scale = like.std(dim=0, keepdim=True)
-    apart: list[Tensor] = []
-    hooks = [norm.register_forward_pre_hook(lambda layer, given: apart.append(_apart(layer, given[0]))) for norm in norms]
-    for name, weight in (("natural", 0.0), ("natural classes", 0.05)):
-        move = torch.zeros_like(start, requires_grad=True)
-        opt = torch.optim.Adam([move], lr=0.05)
-        with torch.enable_grad():
-            for _ in range(40):
-                apart.clear()
-                logits = net.forward(start + scale * move).logits
-                wanted = torch.arange(n) % logits.shape[1]
-                loss = torch.stack(apart).sum() + weight * F.cross_entropy(logits, wanted)
-                (move.grad,) = torch.autograd.grad(loss, move)
-                opt.step()
-        found[name] = (start + scale * move).detach()
-    for hook in hooks:
-        hook.remove()
-    profile = network.profile
-    if profile is not None and profile.late and profile.covariance is not None:
-        columns = _spread(like.shape[1], len(profile.mean))
-        factor = torch.linalg.cholesky(profile.covariance)
-        z = profile.mean + torch.randn((n, len(factor)), generator=g, dtype=torch.float64) @ factor.T
-        x = like.double() - like.double().mean(0)
-        a = x[:, columns]
-        gram = a.T @ a
-        w = torch.linalg.solve(gram + 0.1 * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype), a.T @ x)
-        made = like.double().mean(0) + (z - like.double().mean(0)[columns]) @ w
-        made = made + (x - a @ w)[i]
-        made[:, columns] = z
-        found["drawn"] = made.clamp(min=0).float()
-    return found
-
-
 def adapt_all(study: Study, path: Path, wanted: Sequence[Setting]) -> None:
     """Adaptations with their truth."""
     done = {line["name"] for line in lines_of(path)}
     made: dict[Any, Any] = {}
     seen: list[tuple[str, Any]] = []  # by the run at hand
-    extra: dict[str, Tensor] = {}  # other inputs that might stand in
     original = judging.stand_ins, judging.look, judging.said_of
 
     def remembered(network: Any, like: Tensor, seed: int = 0, **options: Any) -> Any:
         """The same network and inputs give the same stand-ins, which are made once."""
         key = weights_key(network), float(like.double().sum())
         if key not in made:
-            images = original[0](network, like, seed, **options)
-            made[key] = images, {"mixed": 0.6 * images + 0.4 * images.roll(1, 0), **others(network, like)}
-        extra.clear()
-        extra.update(made[key][1])
-        return made[key][0]
+            made[key] = original[0](network, like, seed, **options)
+        return made[key]
 
     def looked(*given: Any) -> Any:
         seen.append(("images", original[1](*given)))
         return seen[-1][1]
 
     def said(network: Any, images: Tensor) -> Tensor:
-        seen.extend((name, original[2](network, some)) for name, some in {"known": images, **extra}.items())
-        return next(logits for name, logits in reversed(seen) if name == "known")
+        seen.append(("drawn" if images.dim() == 2 and len(images) == DRAWN else "known", original[2](network, images)))
+        return seen[-1][1]
 
     judging.stand_ins, judging.look, judging.said_of = remembered, looked, said  # type: ignore[assignment]
     for setting in wanted:

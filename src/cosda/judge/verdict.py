@@ -20,7 +20,7 @@ from cosda.judge.evidence import compared, distance, estimators, kept_by_router,
 from cosda.judge.fitted import UNCALIBRATED, fitted
 from cosda.judge.guard import Guard, unfit_images
 from cosda.judge.looking import Answers, look
-from cosda.judge.stand_ins import stand_ins
+from cosda.judge.stand_ins import drawn, stand_ins
 from cosda.models.calibration import Calibration
 from cosda.models.experts import SOURCE, DomainBank
 from cosda.models.network import Network
@@ -89,9 +89,10 @@ class Judging(Judge):
         calibration = self.calibration or UNCALIBRATED
         kept = self.known.agreement(network) if self.known else {}
         routed = kept_by_router(network, target) if isinstance(network, DomainBank) else {}
-        agreement = kept | routed
+        agreement = ({self.known.name: min(kept.values())} if self.known and kept else {}) | routed
         evidence = gathered(self.before, after, calibration) | {
-            "kept": min(kept.values(), default=1.0),
+            "kept": kept.get("kept", 1.0),
+            "drawn": kept.get("drawn", 1.0),
             "routed": min(routed.values(), default=1.0),
             "distance": self.far,
             "moved": moved(self.incoming, network, target),
@@ -154,20 +155,22 @@ class _Known:
     """What stands in for the images that a model without a bank knew, and what it said of them."""
 
     name: str
-    images: Tensor | None
-    logits: Tensor
+    images: dict[str, Tensor]  # by the number that they give
+    logits: dict[str, Tensor]
 
     @classmethod
     def of(cls, network: Network, loader: Loader, name: str) -> _Known:
         like = next(iter(loader.sweep("test"))).images
-        images = stand_ins(network, like, loader.seed)
-        return cls(name, images, torch.empty(0) if images is None else said_of(network, images))
+        made = {"kept": stand_ins(network, like, loader.seed), "drawn": drawn(network.profile, like, loader.seed)}
+        images = {kind: some for kind, some in made.items() if some is not None}
+        return cls(name, images, {kind: said_of(network, some) for kind, some in images.items()})
 
     def agreement(self, network: Network) -> dict[str, float]:
-        """The share of them that an adapted model still takes for the same class."""
-        if self.images is None:
-            return {}
-        return {self.name: same(said_of(network, self.images).argmax(dim=1), self.logits.argmax(dim=1))}
+        """The share of each kind that an adapted model still takes for the same class."""
+        return {
+            kind: same(said_of(network, images).argmax(dim=1), self.logits[kind].argmax(dim=1))
+            for kind, images in self.images.items()
+        }
 
 
 @torch.no_grad()
