@@ -406,7 +406,9 @@ def look_at_shifts(study: Study, path: Path) -> None:
             if name in done or not study.learnt(family, source, seed):
                 continue
             model, domain = study.source(family, source, seed), study.domain(family, target, shift)
-            given = replace(domain, train=chosen_of(domain)).without_labels()
+            # Of its own domain those that it was not trained on.
+            chosen = chosen_of(replace(domain, train=domain.test) if target == source else domain)
+            given = replace(domain, train=chosen).without_labels()
             loader = open_loader(given, "train", model.preprocessing, torch.device("cpu"), 256)
             answers = look(model.network, loader)
             calibration = model.network.profile and model.network.profile.calibration
