@@ -116,9 +116,11 @@ class Fitted:
         usual = {name: [_finite(low), _finite(high)] for name, (low, high) in self.usual.items()}
         return asdict(self) | {"usual": usual}
 
-    def word(self, risk: float) -> Word:
-        """The verdict that a risk leads to."""
-        return "accepted" if risk < self.accept else "rejected" if risk > self.reject else "doubtful"
+    def word(self, risk: float, evidence: Mapping[str, float]) -> Word:
+        """The verdict that a risk leads to; where anything is unusual nothing is accepted."""
+        if risk > self.reject:
+            return "rejected"
+        return "accepted" if risk < self.accept and not self.reasons(evidence) else "doubtful"
 
     def accuracy(self, evidence: Mapping[str, float], when: str) -> Estimate:
         """The estimated accuracy of the model ``before`` or ``after``, with the interval of nine cases in ten."""

@@ -203,7 +203,7 @@ def decided(facts: Verdict, known: bool, calibrated: bool) -> Verdict:
     """
     assert facts.risk is not None
     rules = fitted()
-    word = rules.word(facts.risk)
+    word = rules.word(facts.risk, facts.evidence)
     reasons = list(rules.reasons(facts.evidence))
     if word == "accepted" and not calibrated:
         word = "doubtful"
