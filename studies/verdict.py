@@ -506,14 +506,14 @@ WORKING = ("good", "rate /10", "long")  # nothing was made to fail
 BEFORE = (*(f"{name}, before" for name in ESTIMATORS), "diversity before", "distance")
 AFTER = (*BEFORE, *(f"{name}, after" for name in ESTIMATORS), "agreement", "agreement where sure", "diversity")
 RISK = (
-    *("kept", "drawn", "routed", "moved"),
+    *("kept", "drawn", "routed"),
     *("agreement", "agreement where sure", "diversity", "views, after", "noise, after", "distance"),
 )
 PENALTY = 1.0  # of the estimates' regressions, on standardised numbers; chosen beforehand
 STRENGTH = 0.3  # of the risk's regression: the inverse of its penalty
 CHANGED = 0.3  # what a changed domain weighs beside one as it is
 TREES, TREE_SHARE = 40, 0.3  # how many, and their share of the log-odds of the risk
-FALSE_ALARMS, MISSED = 0.02, 0.05  # what the limits aim at: good runs rejected, and harmful ones accepted
+FALSE_ALARMS, MISSED = 0.01, 0.03  # what the limits aim at, with a margin: good runs rejected, harmful ones accepted
 
 Pair = tuple[str, str, str]  # family, source, target: by which settings are divided
 

@@ -60,7 +60,9 @@ class Judging(Judge):
             self.guard = Guard(self.before.classes)
             self.far = distance(network, self.loader, prepared.frozen)
             self.incoming = network if isinstance(network, DomainBank) else copy.deepcopy(network)  # a bank stays
-            if not prepared.plan.adapt(target).carry_rule.enlarges:
+            settings = prepared.plan.adapt(target)
+            self.steps = settings.epochs * prepared.training_loader(prepared.domains[target], settings).steps
+            if not settings.carry_rule.enlarges:
                 self.known = _Known.of(network, self.loader, profile.name if profile else SOURCE)
         return unfit
 
@@ -95,7 +97,7 @@ class Judging(Judge):
             "drawn": kept.get("drawn", 1.0),
             "routed": min(routed.values(), default=1.0),
             "distance": self.far,
-            "moved": moved(self.incoming, network, target),
+            "moved": moved(self.incoming, network, target, self.steps),
         }
         facts = replace(
             facts,
