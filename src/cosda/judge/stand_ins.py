@@ -91,8 +91,8 @@ def drawn(profile: DomainProfile | None, like: Tensor, seed: int = 0) -> Tensor 
     beside = (apart - seen @ follows)[torch.randint(len(like), (DRAWN,), generator=chance)]
     made = middle + (known - middle[columns]) @ follows + beside
     made[:, columns] = known
-    vectors: Tensor = made.clamp(min=float(others.min())).to(like)  # features that went through a ReLU are never below 0
-    return vectors
+    vectors: Tensor = made.clamp(min=float(others.min()))  # features that went through a ReLU are never below 0
+    return vectors.to(like)
 
 
 def _apart(norm: nn.Module, maps: Tensor) -> Tensor:
