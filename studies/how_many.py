@@ -98,7 +98,8 @@ def cell(done: Sequence[Outcome]) -> str:
     if not done:
         return ""
     worst = min(one.after - one.before for one in done)
-    return f"{mean(one.after for one in done):.1f} \\| {worst:+.1f} \\| {mean(one.lost for one in done):.1f}"
+    lost = round(mean(one.lost for one in done), 1) + 0.0  # no -0.0
+    return f"{mean(one.after for one in done):.1f} \\| {worst:+.1f} \\| {lost:.1f}"
 
 
 def table(benchmark: cosda.Benchmark, out: Path, counts: Sequence[int] = COUNTS, seeds: int = SEEDS) -> str:

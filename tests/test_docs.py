@@ -47,7 +47,14 @@ from test_edges import FLOORS
 from tiny import CLASSES, tiny_benchmark
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "studies").glob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "studies").glob("*.md"),
+        ROOT / "examples" / "README.md",
+    ]
+)
 REGISTRIES = {
     "method": METHODS,
     "benchmark": BENCHMARKS,
@@ -86,6 +93,24 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         other = (page.parent / path).resolve() if path else page
         assert other.exists(), target
         assert not anchor or anchor in anchors(other), target
+
+
+def gaps(text: str) -> list[str]:
+    """Where something was to be filled in: a word of capitals alone in a line, a table without rows, empty marks."""
+    found = re.findall(r"^[A-Z]{4,}$", text, flags=re.MULTILINE)
+    found += re.findall(r"^\|.*\n\|[ :|-]+\n(?!\|)", text, flags=re.MULTILINE)
+    return found + re.findall(r"<!-- (\w+): begin -->\s*<!-- \1: end -->", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_nothing_is_left_to_be_filled_in(page: Path) -> None:
+    assert not gaps(page.read_text(encoding="utf-8") + "\n")
+
+
+def test_what_is_left_to_be_filled_in_is_found() -> None:
+    rows = "| a |\n|--:|\n"
+    assert not gaps(f"{rows}| 1 |\n\nAND so on\n<!-- x: begin -->\ntext\n<!-- x: end -->\n")
+    assert len(gaps(f"{rows}\n```text\nSUMMARY\n```\n<!-- x: begin -->\n\n<!-- x: end -->\n")) == 3
 
 
 # --- CONTRIBUTING.md --------------------------------------------------------------------------------------------------

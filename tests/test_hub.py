@@ -23,11 +23,13 @@ from cosda.__main__ import app
 from cosda.data.doctor import examine
 from cosda.errors import CosdaError
 from cosda.models.artifact import Model
+from cosda.models.encoders import build_encoder
 from cosda.models.experts import DomainBank
 from mini_hub import MiniHub, served, use
 from tiny import CLASSES, SEEN, WIDTH, tiny_domain
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
+httpx = pytest.importorskip("httpx")  # on which huggingface_hub stands
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,16 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         use(monkeypatch, f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path / "cache")
+        yield
+    huggingface_hub.close_session()
+
+
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A hub that listens and never answers, and little patience."""
+    monkeypatch.setattr(hub, "_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        use(monkeypatch, f"http://127.0.0.1:{server.getsockname()[1]}", tmp_path / "cache")
         yield
     huggingface_hub.close_session()
 
@@ -187,6 +199,11 @@ def test_what_is_pushed_is_the_folder_of_the_model(model, tmp_path, monkeypatch)
         def __init__(self, token: str | None = None) -> None:
             sent["token"] = token
 
+        def repo_info(self, *given: Any, **more: Any) -> None:
+            inspect.signature(huggingface_hub.HfApi.repo_info).bind(self, *given, **more)
+            answer = httpx.Response(404, request=httpx.Request("GET", "https://huggingface.co"))
+            raise huggingface_hub.errors.RepositoryNotFoundError("there is none yet", response=answer)
+
         def create_repo(self, *given: Any, **more: Any) -> Any:
             inspect.signature(huggingface_hub.HfApi.create_repo).bind(self, *given, **more)
             return huggingface_hub.RepoUrl(f"https://huggingface.co/me/{given[0]}", endpoint="https://huggingface.co")
@@ -204,6 +221,17 @@ def test_what_is_pushed_is_the_folder_of_the_model(model, tmp_path, monkeypatch)
     assert (sent["repo_id"], sent["revision"], sent["repo_type"]) == ("me/pets", "v2", "model")
     assert sent["token"] == "secret"
     assert not Path(sent["folder_path"]).exists()
+
+
+def test_a_push_to_a_hub_that_never_answers_is_given_up(model, silent):
+    with pytest.raises(CosdaError, match=r"not uploaded to org/pets: no answer from http://127.* \(timed out\)"):
+        model.push_to_hub("org/pets")
+
+
+def test_a_network_of_transformers_is_looked_for_as_patiently(silent):
+    pytest.importorskip("transformers")
+    with pytest.raises(CosdaError, match=r"the model google/vit is not on this machine .*\(timed out\)"):
+        build_encoder("hf/google/vit")
 
 
 def test_a_push_without_a_network_is_one_line(model, nowhere):
@@ -250,13 +278,9 @@ def test_without_a_network_one_line_says_so_and_nothing_hangs(nowhere, tmp_path)
     assert problem == str(caught.value)
 
 
-def test_a_hub_that_never_answers_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(hub, "_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        use(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path / "cache")
-        with pytest.raises(CosdaError, match="cannot be fetched: timed out"):
-            cosda.load_domain("hf:org/pets")
-    huggingface_hub.close_session()
+def test_a_hub_that_never_answers_is_given_up(silent):
+    with pytest.raises(CosdaError, match=r"cannot be fetched: no answer from http://127.* \(timed out\)"):
+        cosda.load_domain("hf:org/pets")
 
 
 def test_no_network_is_touched_by_paths(tmp_path, no_network):

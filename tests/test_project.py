@@ -81,6 +81,10 @@ def test_issue_templates_are_forms(form):
 def test_the_citation_names_this_version_and_the_paper():
     citation = load(ROOT / "CITATION.cff")
     assert citation["version"] == cosda.__version__
+    sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    released = [section for section in sections if section != "Unreleased"]  # which comes first, where there is one
+    assert sections[-len(released) :] == released
+    assert released[0] == f"{cosda.__version__} ({citation['date-released']})"
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
     [paper] = citation["references"]
     assert paper["url"].rpartition("/")[2] in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -152,9 +152,16 @@ def test_pages_of_the_root_and_linked_files_are_part_of_the_site(site: Path) -> 
     for name in ("REPRODUCED", "CONTRIBUTING", "CHANGELOG"):
         assert Read(site / f"{name}.html").text.count("\n")
     assert "onnxruntime" in Read(site / "examples" / "serve_onnx.py.html").text
+    examples = Read(site / "examples" / "index.html")
+    assert "own_method.py" in examples.text
+    assert 'href="examples/index.html"' in (site / "adapt.html").read_text(encoding="utf-8")  # in the navigation
     package = Read(site / "examples" / "my-method.html")
     assert {"pyprojecttoml", "my_methodpy"} <= package.ids
     assert "entry-points" in package.text
+    article = Read(site / "notebooks" / "1-first-adaptation.ipynb.html")
+    assert "where-to-go-on" in article.ids
+    assert "class changed" in [row[0] for row in article.rows if row]  # of the verdict
+    assert any(address.startswith("data:image/png;base64,") for address in article.loads)
     front = (site / "index.html").read_text(encoding="utf-8")
     assert 'href="CHANGELOG.html"' in front
 
@@ -208,6 +215,7 @@ def test_a_notebook_becomes_a_page() -> None:
             {"cell_type": "markdown", "source": ["# Title\n", "Text"]},
             {"cell_type": "code", "source": ["print(1)"], "outputs": [{"text": ["1\n"]}, table]},
             {"cell_type": "code", "source": [], "outputs": [{"data": {"image/png": "AA\n=="}}, {"text": " \n"}]},
+            {"cell_type": "code", "source": [], "outputs": [{"data": {"text/markdown": ["| x |\n", "| --- |"]}}]},
         ]
     }
     assert list(documentation.cells(json.loads(json.dumps(notebook)))) == [
@@ -216,6 +224,7 @@ def test_a_notebook_becomes_a_page() -> None:
         "````{.text .output}\n1\n````",
         '<div class="output"><table></table></div>',
         '<img class="output" alt="" src="data:image/png;base64,AA==">',
+        '<div class="output" markdown>\n\n| x |\n| --- |\n\n</div>',
     ]
 
 
@@ -250,13 +259,19 @@ def test_search_works_from_the_folder_without_a_network(site: Path) -> None:
         page.keyboard.type("domain bank")
         results = page.locator(".md-search-result__link")
         expect(results.first).to_be_visible()
-        assert any("bank.html" in (one.get_attribute("href") or "") for one in results.all())
+        assert "/bank.html" in (results.first.get_attribute("href") or "")
         results.first.click()
         expect(page.locator("h1").first).to_be_visible()
         assert page.url.startswith("file:")
         for width in (400, 1400):
             page.set_viewport_size({"width": width, "height": 900})
-            for name in ("index", "reference/settings", "reference/commands", "REPRODUCED"):
+            for name in (
+                "index",
+                "reference/settings",
+                "reference/commands",
+                "REPRODUCED",
+                "notebooks/3-compare-methods.ipynb",
+            ):
                 page.goto((site / f"{name}.html").as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (name, width)
         assert not complaints

@@ -24,6 +24,12 @@ from tools.reference import pages
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[)#])")  # of Markdown: the path; addresses with a scheme have a colon
+# How much a page counts in the search: who looks for a word wants the page about it, before the tables that have it.
+WEIGHTS = (
+    (re.compile(r"results/|reference/presets/"), 0.2),
+    (re.compile(r"examples/|performance|scale|published|REPRODUCED|CHANGELOG"), 0.5),
+    (re.compile(r"bank|carry|deploy|verdict|monitor|guides/|tutorials/|concepts/|reference/(settings|commands)"), 2.0),
+)
 LANGUAGES = {".py": "python", ".sh": "sh", ".toml": "toml", ".yml": "yaml"}
 
 
@@ -115,6 +121,8 @@ def output_of(output: dict[str, Any]) -> Iterator[str]:
         yield f'<img class="output" alt="" src="data:image/png;base64,{picture}">'
     elif "text/html" in data:
         yield f'<div class="output">{"".join(data["text/html"])}</div>'
+    elif "text/markdown" in data:
+        yield f'<div class="output" markdown>\n\n{"".join(data["text/markdown"])}\n\n</div>'
     elif text := "".join(output.get("text", data.get("text/plain", ()))).rstrip():
         yield f"````{{.text .output}}\n{text}\n````"
 
@@ -122,6 +130,9 @@ def output_of(output: dict[str, Any]) -> Iterator[str]:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Links lead to pages of the site; lists are those that a code host sees."""
     file = in_repository(page.file.src_uri)
+    page.meta["search"] = {
+        "boost": next((weight for places, weight in WEIGHTS if places.match(page.file.src_uri)), 1.0)
+    }
     parts = re.split(r"(^```.*?^```+$)", markdown, flags=re.MULTILINE | re.DOTALL)
     link = partial(relinked, file, page.file.src_uri)
     parts[::2] = [LINK.sub(lambda found: link(found[0]), as_on_a_code_host(part)) for part in parts[::2]]

@@ -50,11 +50,14 @@ from cosda.run.predictions import Prediction
 from cosda.run.prepare import check_input, main_watcher, prepare, readable
 from cosda.run.profile import Look
 from cosda.run.source import is_trained, source_model, source_run
+from cosda.shown import Facts, Shown, percent
 from cosda.watch import Watcher
+
+MOST_CLASSES = 10  # of an evaluation are shown, the worst first
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Shown):
     """Counts per class, and what follows from them."""
 
     domain: str
@@ -72,6 +75,15 @@ class Evaluation:
     def per_class(self) -> float:
         """Mean of the accuracies of the classes."""
         return metrics.per_class(self.correct, self.images)
+
+    def _facts(self) -> Facts:
+        classes = zip(self.classes, self.images, self.correct, strict=True)
+        worst = sorted((one for one in classes if one[1]), key=lambda one: one[2] / one[1])
+        rows = [(name, str(images), str(correct)) for name, images, correct in worst[:MOST_CLASSES]]
+        left_out = [f"{len(self.skipped)} images could not be read"] if self.skipped else []
+        more = [f"and {len(worst) - MOST_CLASSES} better classes"] if len(worst) > MOST_CLASSES else []
+        title = f"{self.domain}: {percent(self.top1)} of {sum(self.images)} images correct"
+        return Facts(title, rows, ("class", "images", "correct"), [*more, *left_out])
 
     def as_json(self) -> dict[str, Any]:
         """All counts and both accuracies."""
@@ -92,13 +104,16 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Shown):
     """A model and the run that made it: an adaptation with its verdict, or the training of a source model."""
 
     model: Model
     run: Run
     check: Check | None = field(default=None, compare=False)
     verdict: Verdict | None = field(default=None, compare=False)
+
+    def _facts(self) -> Facts:
+        return (self.verdict or self.model)._facts()
 
 
 def adapt(

@@ -6,6 +6,7 @@ the work, is imported when it is needed.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,16 +61,7 @@ def download(
         CosdaError: there is no such repository, or it is neither within reach nor on this machine.
     """
     hub = library()
-    unreached: Exception | None = None
-    if not local_files_only:  # without this question first, a hub that never answers would be waited for without end
-        try:
-            hub.HfApi(token=token).repo_info(name, repo_type=kind, revision=revision, timeout=_SECONDS)
-        except (hub.errors.RepositoryNotFoundError, hub.errors.RevisionNotFoundError) as error:
-            raise CosdaError(f"the hub has no {kind} {name} that you may see: {_line(error)}") from None
-        except hub.errors.HFValidationError as error:
-            raise CosdaError(f"{PREFIX}{name}: {_line(error)}") from None
-        except Exception as error:  # of any layer of the network; the copy may still be there
-            unreached = error
+    unreached = None if local_files_only else _ask(name, kind, revision, token)
     try:
         found = hub.snapshot_download(
             name,
@@ -84,11 +76,51 @@ def download(
     except hub.errors.HFValidationError as error:
         raise CosdaError(f"{PREFIX}{name}: {_line(error)}") from None
     except Exception as error:
-        raise CosdaError(
-            f"the {kind} {name} is not on this machine and cannot be fetched: {_line(unreached or error)} "
-            "Try again with a network, or give the path of a copy."
-        ) from None
+        raise _not_here(name, kind, unreached or _line(error)) from None
     return Path(found)
+
+
+def require(name: str, kind: Kind, file: str) -> None:
+    """Before a library looks for a file of a repository by itself, because it goes on asking where nobody answers.
+
+    Raises:
+        CosdaError: there is no such repository, or the file is neither on this machine nor within reach.
+    """
+    copy = stored(name, kind, [file])
+    if (copy is None or not (copy / file).exists()) and (unreached := _ask(name, kind)):
+        raise _not_here(name, kind, unreached)
+
+
+def _ask(name: str, kind: Kind, revision: str | None = None, token: str | bool | None = None) -> str | None:
+    """Ask the hub for a repository; why it does not answer, or None if it does.
+
+    huggingface_hub itself waits without end for some answers.
+    """
+    hub = library()
+    try:
+        hub.HfApi(token=token).repo_info(name, repo_type=kind, revision=revision, timeout=_SECONDS)
+    except (hub.errors.RepositoryNotFoundError, hub.errors.RevisionNotFoundError) as error:
+        raise CosdaError(f"the hub has no {kind} {name} that you may see: {_line(error)}") from None
+    except hub.errors.HFValidationError as error:
+        raise CosdaError(f"{PREFIX}{name}: {_line(error)}") from None
+    except (hub.errors.HfHubHTTPError, hub.errors.OfflineModeIsEnabled) as error:
+        return _line(error)
+    except Exception as error:  # of any layer of the network
+        return _silence(error)
+    return None
+
+
+def _not_here(name: str, kind: Kind, reason: str) -> CosdaError:
+    """The error where a repository is neither on this machine nor within reach."""
+    return CosdaError(
+        f"the {kind} {name} is not on this machine and cannot be fetched: {reason} "
+        "Try again with a network, or give the path of a copy."
+    )
+
+
+def _silence(error: Exception) -> str:
+    """What kept the hub from answering, as a sentence."""
+    return f"no answer from {library().constants.ENDPOINT} ({_line(error)[:-1]})."
 
 
 def upload(folder: Path, name: str, *, private: bool | None, token: str | None, **options: Any) -> str:
@@ -103,10 +135,20 @@ def upload(folder: Path, name: str, *, private: bool | None, token: str | None, 
     hub = library()
     try:
         api = hub.HfApi(token=token)
+        _wait_for(api, name)
         name = api.create_repo(name, private=private, exist_ok=True).repo_id
         return str(api.upload_folder(repo_id=name, repo_type="model", folder_path=folder, **options))
+    except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, hub.errors.OfflineModeIsEnabled) as error:
+        reason = _line(error)
     except Exception as error:  # of any layer of the network
-        raise CosdaError(f"the model was not uploaded to {name}: {_line(error)}") from None
+        reason = _silence(error)
+    raise CosdaError(f"the model was not uploaded to {name}: {reason}")
+
+
+def _wait_for(api: Any, name: str) -> None:
+    """Ask for a repository that need not be there yet: any answer will do, and none is an error within ten seconds."""
+    with contextlib.suppress(library().errors.HfHubHTTPError):
+        api.repo_info(name, repo_type="model", timeout=_SECONDS)
 
 
 def storage(snapshot: Path) -> Path:

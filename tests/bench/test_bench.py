@@ -245,7 +245,8 @@ def finish(task: Task, seconds: float, source_seconds: float) -> None:
         (task.source, source_config(task.plan), 0, source_seconds),
     ):
         epochs = (task.plan.adapt("two") if stage else task.plan.source_training).epochs
-        facts = [{"stage": stage, "epoch": n, "seconds": epoch_seconds, "images": 20} for n in range(epochs)]
+        each = {"stage": stage, "seconds": epoch_seconds, "images": 20, "peak_bytes": 0}
+        facts = [{**each, "epoch": epoch} for epoch in range(epochs)]
         write_json(folder / "config.json", config)
         (folder / "timing.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in facts))
         write_json(folder / "done.json", {})

@@ -107,7 +107,7 @@ def test_a_frozen_encoder_costs_its_features(images: str, tmp_path: Path) -> Non
     machine = Machine("cpu", cache=tmp_path / "cache")
     before = estimate(jobs, tmp_path / "runs", ONE, machine)
     assert not run_jobs(jobs, tmp_path / "runs", ONE, machine).failed
-    features = sum(path.stat().st_size for path in (tmp_path / "cache" / "features").glob("*.npy"))
+    features = sum(path.stat().st_size for path in (tmp_path / "cache" / "features").glob("*/*.npy"))
     assert before.disk["features"] == pytest.approx(features, rel=0.01)
     again = estimate(jobs_of(images, "source", "one>two", seeds=2, changes=changes), tmp_path / "new", ONE, machine)
     assert again.disk["features"] == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.alone import alone
 
 from benches import LONG_BENCH, LONGER, bench, command, events, jobs_of, results, table
 from cosda.api import run_request
@@ -167,10 +168,14 @@ def listening(process: int) -> Iterator[str]:
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
-def test_a_node_that_does_not_answer_and_is_open_to_this_machine_alone(
-    vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ray, listened, addresses = _import_ray(alone=True), {}, ray_engine._addresses
+def test_a_node_that_does_not_answer_and_is_open_to_this_machine_alone(vectors: str, tmp_path: Path) -> None:
+    alone(no_answer, vectors, tmp_path)  # where nobody has loaded Ray yet: it reads once where it is to listen
+
+
+def no_answer(vectors: str, folder: Path) -> None:
+    """Begin a benchmark on a cluster whose node has next to no time to answer, and look at its sockets."""
+    listened: dict[str, set[str]] = {}
+    addresses = ray_engine._addresses
 
     def look(ray: Any) -> list[str]:
         """What is called when the cluster is there."""
@@ -179,19 +184,20 @@ def test_a_node_that_does_not_answer_and_is_open_to_this_machine_alone(
                 listened.setdefault(address, set()).add(read(Path(f"/proc/{process}/comm")).strip())
         return addresses(ray)
 
-    monkeypatch.setattr(ray_engine, "_addresses", look)
-    monkeypatch.setattr(ray_engine, "NEWS_SECONDS", 0.001)
-    monkeypatch.setattr(ray_engine, "HANG_SECONDS", 0.003)
     jobs, notes = jobs_of(vectors, "source", "one>two", changes=LONGER), Notes()
-    with sigterm_kept(), pytest.raises(CosdaError, match=r"have not answered within 0\.0 s\. Restart Ray there"):
-        run_jobs(jobs, tmp_path, Resources("ray", workers=1), onlooker=notes)
-    assert len(notes.texts) == 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_engine, "_addresses", look)
+        patch.setattr(ray_engine, "NEWS_SECONDS", 0.001)
+        patch.setattr(ray_engine, "HANG_SECONDS", 0.003)
+        with pytest.raises(CosdaError, match=r"have not answered within 0\.0 s\. Restart Ray there"):
+            run_jobs(jobs, folder, Resources("ray", workers=1), onlooker=notes)
+    assert len(notes.texts) == 2, notes.texts
     assert "waiting for an answer of the cluster's nodes" in notes.texts[0]
     if Path("/proc/net/tcp").exists():
         assert set(listened) <= LOOPBACK, listened
         assert {"gcs_server", "raylet"} <= set().union(*listened.values())
-    assert not ray.is_initialized()
-    assert not list(tmp_path.glob(".cosda-*"))
+    assert not _import_ray().is_initialized()
+    assert not list(folder.glob(".cosda-*"))
 
 
 def test_a_node_must_see_the_runs_and_have_the_same_versions(tmp_path: Path) -> None:

@@ -246,6 +246,8 @@ def test_the_extras_are_those_that_there_are() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     table = re.search(r"^\| extra .*?\n\n", (DOCS / "install.md").read_text(), re.MULTILINE | re.DOTALL)
     assert table
+    rows = re.findall(r"^\| `.*?(?= \|)", table[0], re.MULTILINE)
+    assert len(rows) == len({*rows})
     assert {*re.findall(r"`(\w+)`", table[0].replace("`cosda import`", "").replace("`--encoder`", ""))} == (
         extras.keys() - {"dev"}
     )

@@ -475,6 +475,7 @@ def test_wrong_files_say_what_is_accepted(tmp_path, tree):
         ("path,label\nsite/cat/0.png,cat\n\nsite/cat/1.png\n", "line 4: some rows have a label and some have none"),
         ("path,domain\nsite/cat/0.png,\n", "line 2: the column 'domain' is empty"),
         ("path\nelsewhere/0.png\n", "were not found: its first one is elsewhere/0.png, looked for below"),
+        ("path\nhttps://example.org/0.png\n", r"https://example.org/0.png\. Addresses are never fetched: download"),
         ("path\n\x00\n", "list.csv"),
     ],
 )

@@ -12,13 +12,13 @@ import pytest
 from PIL import Image
 
 import cosda
-from cosda.data import tables
 from cosda.data.benchmarks import load
 from cosda.data.cache import content_key, pack, unpacked
 from cosda.data.decode import Unreadable, fetch
 from cosda.data.doctor import examine
 from cosda.data.domain import Images
 from cosda.data.inputs import load_domain
+from cosda.data.rows import DatasetRows, ParquetRows
 from cosda.errors import CosdaError
 
 datasets = pytest.importorskip("datasets")
@@ -129,7 +129,7 @@ def test_a_table_gives_what_a_folder_of_its_images_gives(make, tmp_path, cache):
 @pytest.mark.parametrize("make", MAKERS)
 def test_labels_are_not_read_where_none_are_wanted(make, tmp_path, monkeypatch):
     read: list[str] = []
-    for kind in (tables._Dataset, tables._Parquet):
+    for kind in (DatasetRows, ParquetRows):
         for name in ("column", "value"):
             before = getattr(kind, name)
 
@@ -303,6 +303,17 @@ def test_a_domain_of_a_table_may_lack_a_class(tmp_path):
     findings = examine(as_parquet(data, tmp_path))
     assert findings.ok
     assert findings.warnings == ["photo: lacks the classes cat"]
+
+
+def test_the_doctor_looks_at_the_one_domain_that_is_named(tmp_path):
+    path = as_parquet(by_column(), tmp_path)
+    assert [domain.name for domain in examine(f"{path}#photo").domains] == ["photo"]
+    assert examine(f"{path}#foto").problems == [
+        f"{path} has no domain 'foto'. Did you mean 'photo'? It has: sketch, photo."
+    ]
+    (tmp_path / "broken.parquet").write_bytes(b"nothing")
+    (problem,) = examine(tmp_path / "broken.parquet").problems
+    assert not problem.endswith("..")
 
 
 # --- What is wrong ----------------------------------------------------------------------------------------------------

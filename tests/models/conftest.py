@@ -1,6 +1,4 @@
-"""Small models, and the two operators without which torchvision cannot be imported beside a CPU build of torch."""
-
-import importlib.util
+"""Small models, and the libraries of others where they are installed."""
 
 import pytest
 import torch
@@ -8,21 +6,7 @@ from torch import nn
 
 from cosda.models.architecture import Architecture
 from cosda.models.artifact import Model
-
-KEPT_ALIVE = []  # a library's operators vanish with the object that declared them
-
-
-def declare_torchvision_operators() -> None:
-    """Detection needs nms and qnms; classifiers only need them to exist."""
-    if KEPT_ALIVE or importlib.util.find_spec("torchvision") is None:
-        return
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError:
-        library = torch.library.Library("torchvision", "DEF")
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        KEPT_ALIVE.append(library)
+from torchvision_operators import declare_torchvision_operators
 
 
 def optional(package: str):

@@ -55,6 +55,9 @@ def test_model_of_feature_vectors() -> None:
     assert model.architecture.input_width == 5
     with pytest.raises(CosdaError, match="give wrap an example"):
         wrap(own, CLASSES, preprocessing=FEATURE_VECTORS)
+    assert wrap(own, CLASSES, example=torch.randn(2, 5)).preprocessing == FEATURE_VECTORS
+    with pytest.raises(CosdaError, match=r"for a model of feature vectors example=vectors\[:2\]"):
+        wrap(own, CLASSES)
 
 
 class Twice(nn.Module):
@@ -63,6 +66,7 @@ class Twice(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(3, 3)
+        nn.init.constant_(self.layer.weight, 0.7)  # else the ReLU may leave nothing, and both calls give the bias
 
     def forward(self, images):
         return self.layer(self.layer(images.mean(dim=(2, 3))).relu())

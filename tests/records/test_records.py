@@ -314,6 +314,12 @@ def test_find_runs_by_name_once_each_and_without_source_models(tmp_path):
     assert [run.path.name for run in runs] == ["one", "three", "two"]
 
 
+def test_find_runs_takes_one_folder_and_text(tmp_path):
+    write_run(tmp_path / "one")
+    for given in (tmp_path, str(tmp_path), [str(tmp_path)]):
+        assert [run.path.name for run in find_runs(given)] == ["one"]
+
+
 def test_find_runs_says_what_is_missing(tmp_path):
     with pytest.raises(CosdaError, match="does not exist"):
         find_runs([tmp_path / "nowhere"])

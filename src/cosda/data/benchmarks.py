@@ -89,6 +89,8 @@ def find(data: str | os.PathLike[str], name: str | None = None, follow_links: bo
     with readers.explained(path):
         found = _find(path, known, fence)
     readings = tuple(replace(one, domain=place.renamed(one.domain)) for one in found.readings)
+    if place.domain is not None:
+        readings = (readers.called(place.domain, readings, str(path)),)
     named = replace(found, name=found.name if place.name is None or found.known else place.name, readings=readings)
     return _expected(named, known, str(path))
 

@@ -130,7 +130,9 @@ def _find(path: str | os.PathLike[str], follow_links: bool) -> Found:
     try:
         return benchmarks.find(path, follow_links=follow_links)
     except CosdaError:
-        place = locate(path).path
+        if (named := locate(path)).domain is not None:
+            raise
+        place = named.path
         fence = ANYWHERE if follow_links else None
         if place.suffix == ".txt" and place.is_file():
             return Found("one domain", (read_list(place, fence=fence),))

@@ -142,9 +142,7 @@ def _only(readings: list[Reading], where: str, wanted: str | None = None) -> Rea
     """The domain of that name, or the only one."""
     names = [reading.domain.name for reading in readings]
     if wanted is not None:
-        if wanted not in names:
-            raise CosdaError(f"{where} has no domain '{wanted}'.{nearest(wanted, names)} It has: {listed(names)}.")
-        return readings[names.index(wanted)]
+        return readers.called(wanted, readings, where)
     if len(readings) > 1:
         raise CosdaError(
             f"{where} holds several domains ({listed(names)}); one is needed here. Name it: DATA#{names[0]}, in Python "

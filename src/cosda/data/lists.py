@@ -192,10 +192,10 @@ def of_files(name: str, folder: Path, where: str, files: Sequence[str], fence: F
     """The images that a table in a folder names, relative to it; errors say ``where``."""
     names = tuple(file.replace("\\", "/") for file in files)
     if not any(_is_file(folder / file) for file in names):
-        raise CosdaError(
-            f"the images of {where} were not found: its first one is {names[0]}, looked for below {folder}. "
-            f"Write paths relative to that folder, or absolute ones."
-        )
+        looked, hint = f", looked for below '{folder}'", "Write paths relative to that folder, or absolute ones."
+        if "://" in names[0]:
+            looked, hint = "", "Addresses are never fetched: download the images, and write their paths."
+        raise CosdaError(f"the images of {where} were not found: its first one is {names[0]}{looked}. {hint}")
     (fence or Fence(folder)).check_files(Files(folder, names))
     return make_reading(name, folder, names)
 

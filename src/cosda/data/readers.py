@@ -23,7 +23,7 @@ from cosda.data.decode import is_image
 from cosda.data.domain import Domain, Files, Index, Undecoded, everything, part_of
 from cosda.data.fence import Fence
 from cosda.data.limits import FOLDERS_DEEP, check_classes
-from cosda.errors import CosdaError
+from cosda.errors import CosdaError, nearest
 from cosda.files import as_text
 
 Layout = Literal["split", "classes", "images", "nothing"]
@@ -115,6 +115,14 @@ def by_domain(reading: Reading, names: Sequence[str]) -> list[Reading]:
         labels = None if whole.labels is None else whole.labels[positions]
         readings.append(replace(reading, domain=Domain(name, items, labels, train, test), shared=True))
     return readings
+
+
+def called(name: str, readings: Sequence[Reading], where: str) -> Reading:
+    """The domain of that name among several."""
+    names = [reading.domain.name for reading in readings]
+    if name not in names:
+        raise CosdaError(f"{where} has no domain '{name}'.{nearest(name, names)} It has: {listed(names)}.")
+    return readings[names.index(name)]
 
 
 def numbers(count: int) -> tuple[str, ...]:

@@ -14,18 +14,14 @@ gives the same pixels from a table and from a folder.
 
 from __future__ import annotations
 
-import importlib
-import json
 import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,44 +30,18 @@ from cosda.data.arrays import named, read_arrays
 from cosda.data.decode import Unreadable, read_bytes
 from cosda.data.domain import Domain, Images, Index, everything
 from cosda.data.fence import ANYWHERE, Fence
-from cosda.data.limits import LIST, MIB, UNPACKED, UNPACKED_RATIO, check_classes
+from cosda.data.limits import check_classes
 from cosda.data.lists import DOMAIN_COLUMN, LABEL_COLUMNS, PATH_COLUMNS
 from cosda.data.readers import Reading, by_domain, files_below, folders_in, label_positions, listed, numbers
+from cosda.data.rows import DatasetRows, Kind, ParquetRows, Part, explained, kind_of, library, read_small_json
 from cosda.errors import CosdaError
-from cosda.files import as_text, open_regular, read_regular
 
-Kind = Literal["images", "texts", "vectors", "numbers", "classes", "other"]
-Splits = Mapping[str, Sequence["Part"]]
+Splits = Mapping[str, Sequence[Part]]
 
 _TESTS = ("test", "validation", "valid", "val", "dev")  # splits that are measured, the best known first
 _SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d+)-of-(?P<count>\d+)")
-_BYTES = 8  # of a number, at most
 _LETTERS = 1000  # of the name of a class or a domain, at most
 _SAVED, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
-
-
-class Part(Protocol):
-    """Rows of a table that lie together."""
-
-    @property
-    def features(self) -> Mapping[str, Any]:
-        """The types of its columns, in the words of ``datasets``."""
-        ...
-
-    @property
-    def base(self) -> Path | None:
-        """The folder to which paths in it are relative; None if a program holds it."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def column(self, name: str) -> Any:
-        """A whole column, as a ``pyarrow.ChunkedArray``."""
-        ...
-
-    def value(self, name: str, row: int) -> Any:
-        """One value; of an image the bytes of its file, or its path, or both in a dictionary."""
-        ...
 
 
 # --- What may be given ------------------------------------------------------------------------------------------------
@@ -98,7 +68,7 @@ def read_dataset(data: Any, name: str, labels: bool = True) -> list[Reading]:
         raise CosdaError("a data set that is streamed has no length. Load it without streaming=True.")
     if not splits or not all(map(len, splits.values())):
         raise CosdaError("a split of this data set is empty, or it has none; give at least one image.")
-    known = {str(split): [_Dataset(rows)] for split, rows in splits.items()}
+    known = {str(split): [DatasetRows(rows)] for split, rows in splits.items()}
     first = next(iter(splits.values()))
     return _read(known, first.info.dataset_name or name, "the data set", labels, None)
 
@@ -112,15 +82,15 @@ def read_saved(path: Path, labels: bool = True, fence: Fence | None = None) -> l
     """The domains of such a folder."""
     fence = fence or Fence(path)
     files_below(path, fence)  # links are looked at before anything is read
-    with _explained(path, "a folder that save_to_disk wrote"):
-        names = _json(path / _SAVED)["splits"] if (path / _SAVED).is_file() else [""]
+    with explained(path, "a folder that save_to_disk wrote"):
+        names = read_small_json(path / _SAVED)["splits"] if (path / _SAVED).is_file() else [""]
         for place in (path / str(name) for name in names):
             fence.check(place)
-            for file in _json(place / _STATE)["_data_files"]:
+            for file in read_small_json(place / _STATE)["_data_files"]:
                 fence.check(place / file["filename"])
-        found = _library().load_from_disk(str(path.resolve()))
+        found = library().load_from_disk(str(path.resolve()))
         splits = dict(found) if isinstance(found, Mapping) else {"": found}
-        known = {str(name): [_Dataset(rows, path)] for name, rows in splits.items()}
+        known = {str(name): [DatasetRows(rows, path)] for name, rows in splits.items()}
         return _read(known, path.name, str(path), labels, fence)
 
 
@@ -140,8 +110,8 @@ def read_parquet(path: Path, labels: bool = True, fence: Fence | None = None) ->
     if path.is_dir():
         files_below(path, fence)
         found = _parquet_splits(path)
-    with _explained(path, "a parquet file"):
-        splits = {split: [_Parquet(file, base) for file in files] for split, files in found.items()}
+    with explained(path, "a parquet file"):
+        splits = {split: [ParquetRows(file, base) for file in files] for split, files in found.items()}
         return _read(splits, path.name if path.is_dir() else path.stem, str(path), labels, fence)
 
 
@@ -177,146 +147,6 @@ def _parquet_splits(folder: Path) -> dict[str, list[Path]]:
     return splits
 
 
-# --- Parts ------------------------------------------------------------------------------------------------------------
-
-
-class _Dataset:
-    """The rows of a ``Dataset``; those of a folder are mapped into memory by ``datasets``."""
-
-    def __init__(self, dataset: Any, base: Path | None = None) -> None:
-        rows = dataset.with_format(None)
-        for name, feature in rows.features.items():
-            if _kind(feature) == "images" and hasattr(feature, "decode"):
-                rows = rows.cast_column(name, replace(feature, decode=False))
-        self.features, self.base = rows.features, base
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def column(self, name: str) -> Any:
-        """A whole column."""
-        return self._rows.select_columns([name]).with_format("arrow")[:].column(name)
-
-    def value(self, name: str, row: int) -> Any:
-        """One value."""
-        return self._rows.select_columns([name])[row][name]
-
-
-class _Parquet:
-    """The rows of a parquet file. It is opened for each group of rows that is read, and is not kept open."""
-
-    def __init__(self, path: Path, base: Path) -> None:
-        self.path, self.base = path, base
-        stat = path.stat()
-        self._stamp = (stat.st_size, stat.st_mtime_ns)  # another file of this name is not taken for it
-        with _opened(path) as file:
-            groups = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
-            self._starts = np.cumsum([0, *groups]).tolist()
-            if not 0 < self._starts[-1] <= stat.st_size:
-                raise CosdaError(f"{path} says that it has {self._starts[-1]:,} rows, in {stat.st_size:,} bytes.")
-            self.features = _features(file.schema_arrow)
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def column(self, name: str) -> Any:
-        """A whole column."""
-        with _opened(self.path, name) as file:
-            _check_size(self.path, file, range(file.metadata.num_row_groups))
-            leaves = [number for number, leaf in enumerate(_leaves(file)) if leaf.path.startswith(f"{name}.")]
-            if leaves:  # lists, which may be of any length
-                file.scan_contents([name])  # pyarrow ends the process where what follows is damaged; this only raises
-                groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-                _check(self.path, _BYTES * sum(group.column(leaf).num_values for group in groups for leaf in leaves))
-            return file.read([name]).column(name)
-
-    def value(self, name: str, row: int) -> Any:
-        """One value."""
-        group = bisect_right(self._starts, row) - 1
-        return _group(self.path, self._stamp, name, group)[row - self._starts[group]].as_py()
-
-
-@lru_cache(maxsize=2)  # images are read in order, apart from those of --no-pack
-def _group(path: Path, stamp: tuple[int, int], name: str, group: int) -> Any:
-    """A column of a group of rows."""
-    with _opened(path, name) as file:
-        _check_size(path, file, [group])
-        return file.read_row_group(group, [name]).column(name)
-
-
-@contextmanager
-def _opened(path: Path, name: str | None = None) -> Iterator[Any]:
-    """A parquet file; texts and bytes of the column are read once, however often they occur."""
-    _library()
-    parquet = importlib.import_module("pyarrow.parquet")
-    with _explained(path, "a parquet file"), open_regular(path) as file:
-        once: list[str] = []
-        if name is not None:
-            mine = [leaf for leaf in _leaves(parquet.ParquetFile(file)) if f"{leaf.path}.".startswith(f"{name}.")]
-            once = [leaf.path for leaf in mine if leaf.physical_type == "BYTE_ARRAY"]
-            file.seek(0)
-        yield parquet.ParquetFile(file, read_dictionary=once)
-
-
-def _leaves(file: Any) -> list[Any]:
-    """What is stored of a file's columns: of one of lists or structures what is in these."""
-    return [file.schema.column(number) for number in range(len(file.schema.names))]
-
-
-def _check_size(path: Path, file: Any, groups: Iterable[int]) -> None:
-    """An error for groups of rows that would unpack to far more than lies on the disk; see `UNPACKED`."""
-    _check(path, sum(file.metadata.row_group(group).total_byte_size for group in groups))
-
-
-def _check(path: Path, unpacked: int) -> None:
-    size = path.stat().st_size
-    if unpacked > max(UNPACKED.value * MIB, UNPACKED_RATIO * size):
-        raise CosdaError(f"{path}: its {size / MIB:,.1f} MiB unpack to {UNPACKED.exceeded(unpacked / MIB)}.")
-
-
-def _library() -> Any:
-    """The module ``datasets``, with which pyarrow comes."""
-    try:
-        return importlib.import_module("datasets")
-    except ImportError as error:
-        raise CosdaError(
-            f"parquet files and folders of save_to_disk need datasets, which is not installed ({error}): "
-            "pip install 'cosda[datasets]'."
-        ) from None
-
-
-def _features(schema: Any) -> dict[str, Any]:
-    """The types of all columns in the words of ``datasets``, also where another program wrote the file."""
-    features, arrow = _library().Features, importlib.import_module("pyarrow")
-    if b"huggingface" in (schema.metadata or {}):
-        return dict(features.from_arrow_schema(schema))
-    found: dict[str, Any] = {}
-    for field in schema:
-        plain = field.type.value_type if arrow.types.is_dictionary(field.type) else field.type
-        try:
-            found |= features.from_arrow_schema(arrow.schema([arrow.field(field.name, plain)]))
-        except (ValueError, NotImplementedError):  # a type that datasets does not know
-            found[field.name] = None
-    return found
-
-
-@contextmanager
-def _explained(path: Path, kind: str) -> Iterator[None]:
-    """Say what could not be read; parsers of damaged files raise nearly anything."""
-    try:
-        yield
-    except (CosdaError, KeyboardInterrupt):
-        raise
-    except Exception as error:
-        reason = as_text(" ".join(str(error).split()))[:300] or type(error).__name__
-        raise CosdaError(f"{path} cannot be read as {kind}: {reason}.") from None
-
-
-def _json(path: Path) -> Any:
-    return json.loads(read_regular(path, LIST.value * MIB))
-
-
 # --- Columns ----------------------------------------------------------------------------------------------------------
 
 
@@ -328,26 +158,9 @@ class _Columns(NamedTuple):
     domain: str | None
 
 
-def _kind(feature: Any) -> Kind:
-    """What a column holds."""
-    kind, inner = type(feature).__name__, getattr(feature, "feature", None)
-    if kind == "Image" or (isinstance(feature, Mapping) and "bytes" in feature):
-        return "images"
-    if kind == "ClassLabel":
-        return "classes"
-    dtype = str(getattr(feature, "dtype", "")) if kind == "Value" else ""
-    if "binary" in dtype:
-        return "images"
-    if "string" in dtype:
-        return "texts"
-    if "int" in dtype:
-        return "numbers"
-    return "vectors" if str(getattr(inner, "dtype", "")).startswith("float") else "other"
-
-
 def _columns(features: Mapping[str, Any], where: str, labels: bool) -> _Columns:
     """Which column is what."""
-    kinds = {name: _kind(feature) for name, feature in features.items()}
+    kinds = {name: kind_of(feature) for name, feature in features.items()}
     usual = {name.lower(): name for name in reversed(list(features))}
 
     def of_kind(*wanted: Kind) -> list[str]:
@@ -431,7 +244,7 @@ def _domains(halves: Splits, name: str, where: str, labels: bool, fence: Fence |
 
 def _images(parts: Sequence[Part], column: str, name: str, where: str, fence: Fence | None) -> Reading:
     """The images of a column, or its feature vectors."""
-    base, kind = parts[0].base, _kind(parts[0].features[column])
+    base, kind = parts[0].base, kind_of(parts[0].features[column])
     if kind == "vectors":
         return read_arrays({"features": _vectors(parts, column, where)}, name, where, labels=False)[0]
     if kind == "texts":
@@ -484,7 +297,7 @@ def _labelled(reading: Reading, parts: Sequence[Part], column: str, where: str) 
     """The same with the labels of a column, if it has any: -1 stands for none where classes are numbered."""
     codes, words = _encoded(parts, column)
     feature = parts[0].features[column]
-    if _kind(feature) == "classes" and -1 in words:
+    if kind_of(feature) == "classes" and -1 in words:
         codes = np.where(codes == words.index(-1), -1, codes)
         words[words.index(-1)] = max(words)  # so that it is no class
     if (codes < 0).all():

@@ -23,6 +23,7 @@ from cosda.records.verdict import Estimate
 from cosda.run.evaluate import told
 from cosda.run.profile import later_places, routing_statistics
 from cosda.run.selector import sample
+from cosda.shown import Facts, Shown
 
 MOST = GROUPS * FEWEST  # images that are looked at
 PART = 0.1  # share of the images from which a domain counts as a part of a mixture
@@ -31,7 +32,7 @@ LOSS = 0.02  # of accuracy, which is not worth an adaptation
 
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(Shown):
     """What a model makes of some images: whether it knows their domain, and whether it should be adapted to them."""
 
     images: str  # where they lie, or what their domain is called
@@ -53,6 +54,19 @@ class Drift:
     def known(self) -> bool | None:
         """Whether the images may come from a known domain, or a mixture of some."""
         return None if self.p_value is None else self.p_value > self.alpha
+
+    def _facts(self) -> Facts:
+        answer = {True: "yes", False: "no", None: "cannot be told"}[self.adapt]
+        places = ", ".join(f"{name} {value:.2g}" for name, value in self.places.items() if value is not None)
+        rows = [
+            ("why", self.reason),
+            ("images looked at", str(self.count)),
+            ("most like", " + ".join(self.domains)),
+            ("unlike all known", f"{self.unlike:.0%}"),
+            ("p-value", "cannot be told" if self.p_value is None else f"{self.p_value:.2g} ({places})"),
+            ("estimated accuracy", "unknown" if self.estimate is None else self.estimate.text),
+        ]
+        return Facts(f"{self.images}: adapt now? {answer}", rows)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""

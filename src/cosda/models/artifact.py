@@ -51,13 +51,15 @@ from cosda.models.opaque import Graph, is_graph, open_network
 from cosda.models.packing import CLIPS
 from cosda.models.profile import DomainProfile
 from cosda.models.split import join, split
-from cosda.records.lineage import Lineage
+from cosda.records.lineage import Lineage, read_lineage
 from cosda.settings import Range, shown, typed
+from cosda.shown import Facts, Shown
 
 FORMAT = 1
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
 FILES = {ENCODER, HEAD, DESCRIPTION}
 CARD = "README.md"
+LISTED = 10  # classes that are named where a model is shown
 _PROFILES, _EXPERTS = "profile-*.safetensors", "expert-*.safetensors"  # by number: names of domains may be anything
 _GRAPHS = "graph.*"  # by format
 
@@ -90,14 +92,14 @@ class Description(_Description, total=False):
 
 
 @dataclass
-class Model:
+class Model(Shown):
     """A network with all that is needed to use it: class names, preprocessing, and where it comes from."""
 
-    network: Network
+    network: Network = field(repr=False)  # hundreds of lines
     architecture: Architecture
     classes: tuple[str, ...]
     preprocessing: Preprocessing
-    lineage: list[dict[str, Any]] = field(default_factory=list)
+    lineage: list[dict[str, Any]] = field(default_factory=list, repr=False)
     origin: Path | None = field(default=None, compare=False)  # the folder that it was loaded from
 
     def __post_init__(self) -> None:
@@ -107,6 +109,23 @@ class Model:
                 f"the network tells {self.architecture.classes} classes apart, "
                 f"but {len(self.classes)} class names were given."
             )
+
+    def _facts(self) -> Facts:
+        seen, more = self.preprocessing, len(self.classes) - LISTED
+        weights = sum(parameter.numel() for parameter in self.network.base.parameters())
+        steps = read_lineage(self.lineage, "the model's lineage cannot be read")
+        rows = [
+            ("classes", ", ".join(self.classes[:LISTED]) + (f" and {more} more" if more > 0 else "")),
+            ("network", f"{self.architecture.encoder}, {weights:,} weights"),
+            ("input", f"images of {seen.size} × {seen.size} pixels" if seen.of_images else "feature vectors"),
+            ("made by", " → ".join(f"{step.step} {step.domain or step.method or ''}".rstrip() for step in steps)),
+        ]
+        if isinstance(self.network, DomainBank):
+            base, *others = self.domains
+            rows.append(("domain bank", f"{base} (the base), experts for {', '.join(others)}"))
+        elif self.domains:
+            rows.append(("masks", ", ".join(self.domains)))
+        return Facts(f"a classifier of {len(self.classes)} classes", rows)
 
     @property
     def key(self) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cosda.errors import CosdaError
 from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.artifact import Model
-from cosda.models.encoders.base import IMAGENET, Preprocessing
+from cosda.models.encoders.base import FEATURE_VECTORS, IMAGENET, Preprocessing
 from cosda.models.encoders.weights import first_line
 from cosda.models.network import Network
 from cosda.models.split import find_layer, gives, is_classifier, logits_of, split
@@ -23,7 +23,7 @@ def wrap(
     classes: Sequence[str],
     *,
     classifier: str | None = None,
-    preprocessing: Preprocessing = IMAGENET,
+    preprocessing: Preprocessing | None = None,
     example: Tensor | None = None,
 ) -> Model:
     """Turn a trained classifier into a `Model` with the same logits; the classifier itself stays as it is.
@@ -37,7 +37,8 @@ def wrap(
         classes: the names of its classes, in the order of its logits.
         classifier: the dotted path of its last layer, where the search for it fails.
         preprocessing: how its images are to be resized and normalised; as for ImageNet unless given.
-        example: a batch that it takes, where that is not (B, 3, size, size).
+        example: a batch that it takes, where that is not (B, 3, size, size). One of feature vectors, (B, d), says that
+            the model is one of such vectors.
 
     Raises:
         CosdaError: the model cannot be cut so that the parts give the logits of the whole; the message says why.
@@ -46,6 +47,8 @@ def wrap(
         >>> model = cosda.wrap(torchvision.models.resnet50(weights="DEFAULT"), classes=names)
     """
     _check_type(model)
+    if preprocessing is None:
+        preprocessing = FEATURE_VECTORS if example is not None and example.ndim == 2 else IMAGENET
     if example is None:
         if not preprocessing.of_images:
             raise CosdaError("for a model of feature vectors, give wrap an example: a batch (B, d) it takes.")
@@ -152,7 +155,7 @@ def _trial(model: nn.Module, example: Tensor) -> object:
     except Exception as error:
         raise CosdaError(
             f"the model does not take a batch of shape {tuple(example.shape)}: {first_line(error)}. Give "
-            "wrap the right preprocessing, or an example batch."
+            "wrap the right preprocessing, or an example batch; for a model of feature vectors example=vectors[:2]."
         ) from error
     finally:
         for module, training in modes:

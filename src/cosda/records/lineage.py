@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -65,6 +65,10 @@ class Step:
     folder: Path | None = None  # of the model that it made; None where nobody wrote that down
     found: Literal["there", "gone", "replaced"] | None = None  # replaced: another model lies in the folder now
     bytes: int | None = None  # of the folder, where the model is there
+
+    def __repr__(self) -> str:
+        known = {one.name: getattr(self, one.name) for one in fields(self)}
+        return f"Step({', '.join(f'{name}={value!r}' for name, value in known.items() if value not in (None, ()))})"
 
     @property
     def made_by(self) -> str:

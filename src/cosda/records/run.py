@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from cosda import metrics
 from cosda.errors import CosdaError
 from cosda.files import Json, open_regular, parse_json, read_json
 from cosda.records.schema import check_config, check_records
+from cosda.shown import Facts, Shown, percent
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,32 @@ class RoutedImages:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Shown):
     """A run folder as read back."""
 
     path: Path
-    config: Json
-    records: tuple[Json, ...]
-    timing: tuple[Json, ...]
+    config: Json = field(repr=False)  # this and the following have thousands of lines
+    records: tuple[Json, ...] = field(repr=False)
+    timing: tuple[Json, ...] = field(repr=False)
     done: Json | None
-    environment: Json = field(default_factory=dict)
+    environment: Json = field(default_factory=dict, repr=False)
     damage: str = ""  # what does not fit; there are no records then, and no config where that is what does not fit
     failure: str = ""  # why a benchmark could not finish it
+
+    def _facts(self) -> Facts:
+        if not self.config:
+            return Facts(f"{self.path.name}: {self.damage}", ())
+        matrix, summary = self.matrix(), self.summary()
+        title = f"{self.label}, seed {self.seed}: accuracy in percent"
+        if matrix is None:
+            return Facts(title, (), below=[self.damage or self.failure or "not measured to the end"])
+        rows = [
+            (f"after {name}", *(f"{100 * value:.1f}" for value in row))
+            for name, row in zip(self.domains, matrix, strict=True)
+        ]
+        named = [name for name, measure in metrics.MEASURES.items() if measure.short and summary[name] is not None]
+        below = ", ".join(f"{metrics.MEASURES[name].title.lower()} {percent(summary[name])}" for name in named)
+        return Facts(title, rows, ("", *self.domains), [below])
 
     @property
     def label(self) -> str:
@@ -166,20 +182,21 @@ def read_whole_run(path: Path) -> Run:
     return run
 
 
-def find_runs(paths: list[Path]) -> list[Run]:
-    """All runs at or below the given paths, in the order of their names.
+def find_runs(paths: str | Path | Iterable[str | Path]) -> list[Run]:
+    """All runs at or below a path, or several, in the order of their names.
 
     A damaged run folder does not hide the others: it is handed on without records, with what is damaged.
     """
+    folders = list(map(Path, [paths] if isinstance(paths, str | Path) else paths))
     found: dict[Path, Run] = {}
-    for path in paths:
+    for path in folders:
         if not path.exists():
             raise CosdaError(f"{path} does not exist. Give a run folder, or a folder that holds run folders.")
         for config in sorted(path.rglob("config.json")):
             if (run := read_any_run(config.parent)) is not None:
                 found.setdefault(config.parent.resolve(), run)
     if not found:
-        raise CosdaError(f"no runs found below {', '.join(map(str, paths))}. 'cosda run' makes them.")
+        raise CosdaError(f"no runs found below {', '.join(map(str, folders))}. 'cosda run' makes them.")
     return sorted(found.values(), key=lambda run: run.path.name)
 
 

@@ -9,7 +9,7 @@ An adaptation leaves beside its records
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -18,12 +18,18 @@ from cosda.errors import CosdaError
 from cosda.files import read_json
 from cosda.records.images import ComparedImage, Share
 from cosda.settings import Range, typed
+from cosda.shown import Facts, Shown
 
 Word = Literal["accepted", "doubtful", "rejected"]
 Why = Literal["changed", "unsure"]
 By = Literal["estimates", "check", "guard"]
 WORDS: tuple[str, ...] = get_args(Word)
 FOLDER = "verdict"
+DECIDED: Mapping[By, str] = {
+    "estimates": "decided by estimates without labels",
+    "check": "decided by the labelled images",
+    "guard": "decided by the guard of the training",
+}
 Count = Annotated[int, Range(0)]
 
 
@@ -85,7 +91,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """Whether an adaptation may be used, and why."""
 
     verdict: Word
@@ -119,6 +125,25 @@ class Verdict:
             **{when: [e.accuracy, e.low, e.high] if e else None for when, e in estimates.items()},
         }
 
+    def _facts(self) -> Facts:
+        title = f"{self.verdict}: {self.domain}, {self.images} images, {self.method}; {DECIDED[self.decided_by]}"
+        return Facts(title, list(self._rows()))
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield from (("why", reason) for reason in self.reasons)
+        if self.check is not None:
+            measured = _change(self.check.before, self.check.after)
+            paired = f"{self.check.better} better, {self.check.worse} worse (p = {self.check.p_value:.2g})"
+            yield f"{self.check.after.images} labelled images", f"{measured}: {paired}"
+        if self.before is None or self.after is None:
+            return
+        yield "estimated accuracy", _change(self.before.estimate, self.after.estimate)
+        yield "mean confidence", f"{self.before.confidence:.0%} → {self.after.confidence:.0%}"
+        if self.changed is not None:
+            yield "class changed", f"{self.changed:.0%} of the images"
+        if known := [f"{name} {share:.0%}" for name, share in self.agreement.items() if name != self.domain]:
+            yield "agreement, known", ", ".join(known)
+
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
@@ -138,6 +163,10 @@ class Verdict:
             if counted.correct > counted.images:
                 raise CosdaError(f"{where}: {counted.correct} of {counted.images} images cannot be correct.")
         return found
+
+
+def _change(before: Estimate | Counted | None, after: Estimate | Counted | None) -> str:
+    return " → ".join("unknown" if one is None else one.text for one in (before, after))
 
 
 @dataclass(frozen=True)

@@ -30,19 +30,19 @@ def render_report(runs: Sequence[Run], format: str, select: str | None = None) -
     return FORMATS.find(format).render(contents(runs, select))
 
 
-def write_report(runs: Sequence[Run], output: Path | str, format: str, select: str | None = None) -> None:
+def write_report(runs: Sequence[Run], output: Path | str, format: str | None = None, select: str | None = None) -> None:
     """Write the report on runs, so that a reader of ``output`` sees the old file or the whole new one.
 
     Args:
         runs: runs of any benchmarks, finished or not.
         output: the file; its folder is made.
-        format: a name in `cosda.report.formats.FORMATS`: ``html``, ``md``, ``csv`` or ``tex``.
+        format: a name in `cosda.report.formats.FORMATS`: ``html``, ``md``, ``csv`` or ``tex``; by default the ending.
         select: show single-target runs as this selection rule would have chosen; None: each under its own rule.
 
     Raises:
         CosdaError: there are no runs, there is no such format or rule, or the file cannot be written.
 
     Example:
-        >>> write_report(find_runs([Path("runs")]), "report.html", "html")
+        >>> write_report(find_runs("runs"), "report.html")
     """
-    write_atomically(output, render_report(runs, format, select))
+    write_atomically(output, render_report(runs, format or Path(output).suffix.lstrip("."), select))

@@ -60,6 +60,14 @@ class Prediction:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        if self.probabilities is None:
+            return f"Prediction(image={self.image!r}, skipped={self.skipped!r})"
+        route = self.route
+        routed = f", domain={route.domain!r}, posterior={route.posterior:.3f}, unknown={route.unknown}" if route else ""
+        best = f"class_name={self.class_name!r}, probability={self.probability:.3f}"
+        return f"Prediction(image={self.image!r}, {best}{routed})"
+
     def top(self, count: int) -> list[tuple[str, float]]:
         """The most probable classes, the best first, with their probabilities."""
         if self.probabilities is None:

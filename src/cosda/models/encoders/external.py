@@ -7,15 +7,20 @@ forward, since the libraries' own attributes do not agree on what it means.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from cosda import hub
 from cosda.errors import CosdaError, nearest
 from cosda.models.encoders.base import IMAGENET, Encoder, Preprocessing
 from cosda.models.encoders.weights import check_fit, first_line, is_head, load_weights, read_weights
+
+_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")  # a name of the hub, and no path
 
 
 class External(Encoder):
@@ -136,6 +141,8 @@ def transformers_network(name: str, weights: str | None = None, whole: bool = Fa
     can translate them.
     """
     library = import_library("transformers", "transformers")
+    if _REPOSITORY.fullmatch(name) and not Path(name).exists():
+        hub.require(name, "model", "config.json")
     weights = None if weights == "random" else weights
     state = read_weights(weights) if weights not in (None, "pretrained") else None
     kind = library.AutoModelForImageClassification if whole else library.AutoModel
@@ -153,7 +160,8 @@ def transformers_network(name: str, weights: str | None = None, whole: bool = Fa
                 ignore_mismatched_sizes=True,  # they are named below
             )
     except Exception as error:  # OSError, ValueError, hub errors, and import errors in disguise
-        import_library("torchvision", None)  # transformers hides that torchvision cannot be imported; say it first
+        if not isinstance(error, OSError):  # OSErrors are about files and the hub
+            import_library("torchvision", None)  # transformers hides that torchvision cannot be imported; say it first
         raise not_built("transformers", name, weights == "pretrained", error) from error
     if weights is not None:
         _check_found(weights, f"hf/{name}", whole, found)

@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cosda.records.images import ComparedImage
+from cosda.shown import Facts, Shown
+
+MOST_PAIRS = 10  # of classes are shown
 
 
 @dataclass(frozen=True)
-class Diff:
+class Diff(Shown):
     """What changes when one model takes the place of another."""
 
     a: str  # the folder of the first model
@@ -30,6 +33,12 @@ class Diff:
     def pairs(self) -> dict[tuple[str, str], int]:
         """How many images change from which class to which, the most frequent first."""
         return dict(Counter((one.before, one.after) for one in self.changed).most_common())
+
+    def _facts(self) -> Facts:
+        pairs = [(before, after, str(images)) for (before, after), images in self.pairs.items()]
+        more = [f"and {len(pairs) - MOST_PAIRS} more pairs of classes"] if len(pairs) > MOST_PAIRS else []
+        title = f"{len(self.changed)} of {self.images} images change class, {self.share:.1%}"
+        return Facts(title, pairs[:MOST_PAIRS], ("from", "to", "images"), more)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cosda.metrics import MEASURES
-from cosda.records.verdict import Checked, JudgedImage, Verdict
+from cosda.records.verdict import DECIDED, Checked, JudgedImage, Verdict
 from cosda.report.model.adaptations import Adaptation
 from cosda.report.model.groups import Section
 from cosda.report.model.numbers import show_p
@@ -73,11 +73,7 @@ def facts(section: Section) -> list[str]:
 
 def decided(verdict: Verdict) -> str:
     """What a verdict rests on."""
-    return {
-        "estimates": "decided by estimates without labels",
-        "check": "decided by the labelled images",
-        "guard": "decided by the guard of the training",
-    }[verdict.decided_by]
+    return DECIDED[verdict.decided_by]
 
 
 def paired(check: Checked) -> str:
