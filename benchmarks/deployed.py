@@ -8,16 +8,18 @@ model is faster.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks.alone import alone
-from benchmarks.facts import Fact
+from benchmarks.facts import Fact, number, place
 from benchmarks.routing import CPU, make_bank
 from benchmarks.timing import Timing, interleaved, threads
 from cosda.data.views import make_view
@@ -45,6 +47,36 @@ def measure(quick: bool = False) -> list[Fact]:
         for domains in (1, 3)
         for fact in _compare(*case, domains, rounds, tuple(FORMATS))
     ]
+
+
+def table(folder: Path) -> str:
+    """Latency of one image and throughput of batches, of the original and each format, as Markdown."""
+    path = folder / "deployed.json"
+    if not path.exists():
+        return "Not measured: deployed."
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    rows: dict[tuple[str, str], dict[str, Fact]] = {}
+    for values in stored["facts"]:
+        values.pop("met")
+        format, _, rest = values["case"].partition(", ")
+        network, _, count = rest.rpartition(", ")
+        rows.setdefault((network, count), {})[format] = Fact(**values)
+    formats = list(next(iter(rows.values())))
+    lines = [
+        f"| network | batch | original | {' | '.join(formats)} |",
+        f"|---|---|--:|{'--:|' * len(formats)}",
+    ]
+    for (network, count), facts in rows.items():
+        times = next(iter(facts.values())).seconds
+        cells = [f"{_speed(times[name], SIZES[count])}<br>{facts[name].reached}" for name in formats]
+        lines.append(f"| {network} | {count} | {_speed(times['original'], SIZES[count])} | {' | '.join(cells)} |")
+    load = f"load average at the start: {stored['load']:.1f}"
+    return "\n".join([*lines, "", f"Taken on {place(stored)}; {load}."])
+
+
+def _speed(seconds: float, images: int) -> str:
+    """The time of one image; of several, how many in a second."""
+    return number(1000 * seconds, "ms") if images == 1 else f"{images / seconds:,.0f}/s"
 
 
 def _compare(case: str, encoder: str, side: int, domains: int, rounds: int, formats: tuple[str, ...]) -> list[Fact]:

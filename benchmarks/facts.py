@@ -109,12 +109,16 @@ def table(folder: Path, names: tuple[str, ...]) -> str:
             fact = Fact(**values)
             verdict = {True: "yes", False: "**no**", None: ""}[met]
             rows.append(f"| `{name}` | {fact.case} | {fact.target} | {fact.reached} | {verdict} |")
-        where = f"{stored['cpu']}, {stored['cores']} cores, torch {stored['torch']}"
-        where += ", **quick sizes: the numbers mean nothing**" if stored["quick"] else ""
-        machines.setdefault(where, []).append(f"{name} {stored['load']:.1f}")
+        machines.setdefault(place(stored), []).append(f"{name} {stored['load']:.1f}")
     rows += ["", *(f"Taken on {where}; load average at the start: {', '.join(m)}." for where, m in machines.items())]
     rows += [f"Not measured: {', '.join(missing)}."] if missing else []
     return "\n".join(rows)
+
+
+def place(stored: dict[str, Any]) -> str:
+    """The machine of a benchmark that was written as JSON."""
+    where = f"{stored['cpu']}, {stored['cores']} cores, torch {stored['torch']}"
+    return where + (", **quick sizes: the numbers mean nothing**" if stored["quick"] else "")
 
 
 def put_into(path: Path, text: str) -> None:

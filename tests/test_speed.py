@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import pytest
 from benchmarks.__main__ import ALL, main
@@ -47,8 +48,32 @@ def test_the_table_is_put_between_the_markers_of_a_page(results, tmp_path, capsy
     assert "old" not in text
     assert "quick sizes" in text
     assert "| `views` |" in text
+    main(["--table", "--out", str(tmp_path), "views", "deployed"])
+    assert "Not measured: views, deployed." in capsys.readouterr().out
     main(["--table", "--out", str(tmp_path), "views"])
     assert "Not measured: views." in capsys.readouterr().out
+
+
+def test_exported_files_have_a_table_of_latency_and_throughput(tmp_path, capsys):
+    names = {"original": 0.01, "onnx": 0.004, "torchscript": 0.02}
+    facts = [
+        asdict(Fact(f"{name}, lite0, 96 px, {count}", 0.01 / seconds, seconds=names)) | {"met": None}
+        for count in ("one image", "32 images")
+        for name, seconds in list(names.items())[1:]
+    ]
+    where = {"cpu": "a processor", "cores": 2, "torch": "2", "load": 0.25, "quick": False}
+    (tmp_path / "deployed.json").write_text(json.dumps(where | {"facts": facts}))
+    main(["--table", "--out", str(tmp_path), "deployed"])
+    assert capsys.readouterr().out.splitlines() == [
+        "| network | batch | original | onnx | torchscript |",
+        "|---|---|--:|--:|--:|",
+        "| lite0, 96 px | one image | 10.00 ms | 4.00 ms<br>2.50× | 20.00 ms<br>0.50× |",
+        "| lite0, 96 px | 32 images | 3,200/s | 8,000/s<br>2.50× | 1,600/s<br>0.50× |",
+        "",
+        "Taken on a processor, 2 cores, torch 2; load average at the start: 0.2.",
+    ]
+    main(["--table", "--out", str(tmp_path / "none"), "deployed"])
+    assert capsys.readouterr().out == "Not measured: deployed.\n"
 
 
 def test_a_page_without_markers_is_left_alone(tmp_path):

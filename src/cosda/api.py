@@ -183,7 +183,9 @@ def adapt_request(
     facts = replace(Data.of(chain, cache=machine.cache_folder), domains=("source", target.name))
     plan = resolve(replace(facts, source_fingerprint="", input_width=None), request)
     known = domain if model.network.needs_domain else None  # a bank is measured as it will be used
-    before = _answered(model, check, known, machine, watcher) if check is not None else None
+    # Without a mask for the new domain, a model is used with that of the domain that it was trained on.
+    as_used = known if known is None or known in model.network.domains else model.network.domains[0]
+    before = _answered(model, check, as_used, machine, watcher) if check is not None else None
     with _folder(out) as folder:
         run = execute(plan, {target.name: target}, folder, machine, watcher, model, Judging(target))
         adapted = replace(load_like(carried_path(run), model), origin=None)  # it lies nowhere yet

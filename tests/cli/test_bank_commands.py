@@ -105,7 +105,7 @@ def test_model_shows_a_model_that_was_wrapped(cosda, tmp_path: Path) -> None:
     wrap(own, ("a", "b", "c"), preprocessing=Preprocessing(size=16)).save(tmp_path / "mine")
     answer = cosda("model", tmp_path / "mine")
     assert answer.code == 0, answer.err
-    assert "network: wrapped" in answer.out
+    assert "network: your own, 768 features" in answer.out
     assert "wrapped Sequential" in answer.out
 
 

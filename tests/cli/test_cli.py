@@ -215,7 +215,7 @@ def test_adapt_measures_where_asked(cosda, photos: Path, model: Path, tmp_path: 
     words = ["adapt", model, photos / "two", "--to", tmp_path / "to", "--epochs", 1, "--out", tmp_path / "runs", "-q"]
     answer = cosda(*words, "--check", photos / "two")
     assert answer.code == 0, answer.err
-    assert re.search(r"two: accuracy \d+\.\d% before, \d+\.\d% after, on 30 labelled images", answer.out)
+    assert re.search(r"^ 30 labelled images +\d+% \(\d+% to \d+%\) → \d+% ", answer.out, re.MULTILINE)
 
 
 def test_predict_gives_the_best_classes_or_all(cosda, photos: Path, model: Path) -> None:

@@ -90,7 +90,9 @@ def test_steps_whose_folders_nobody_wrote_down(cosda, model: Path, chain: list[P
     """A profile is written into the folder of its model, and takes the place of what was there."""
     stepped = next_model(chain[1], tmp_path / "x", **{"step": "profile", "from": None})
     assert [step.found for step in package.history(stepped)] == ["there", None, "there"]
-    assert "  2  where it lay was not written down\n" in cosda("history", stepped).out
+    assert "  2  replaced in its folder by step 3\n" in cosda("history", stepped).out
+    unknown = next_model(chain[1], tmp_path / "z", **{"from": None})
+    assert "  2  where it lay was not written down\n" in cosda("history", unknown).out
     assert "nobody wrote down" in cosda("history", replace(load(model), lineage=[]).save(tmp_path / "y")).out
 
 

@@ -52,12 +52,20 @@ def test_import_tells_what_it_made_and_what_comes_next(cosda, build) -> None:
         "3 classes: a, b, c",
         f"built by {build}",
         "images of 16 × 16 pixels, mean 0.5, deviation 0.4/0.5/0.6",
-        f"cosda profile mine IMAGES --build {build}",
+        f"cosda evaluate mine LABELLED --build {build}",
+        f"cosda profile mine LABELLED --labelled --build {build}",
         f"cosda monitor mine NEW_IMAGES --build {build}",
         f"cosda adapt mine NEW_IMAGES --to ADAPTED_MODEL --method aad --carry bank --build {build}",
     ):
         assert text in answer.out
     assert json.loads(Path("mine/model.json").read_text())["preprocessing"]["flip"] is False
+    assert "ImageNet" not in answer.out
+
+
+def test_preprocessing_that_nobody_gave_is_named(cosda, build) -> None:
+    """Wrong preprocessing looks like a bad model, so a guess is said."""
+    words = ("import", "trained.pth", "--build", build, "--classes", "classes.txt", "--size", "16", "--to", "mine")
+    assert "careful: --mean, --std as for ImageNet" in cosda(*words).out
 
 
 def test_every_command_opens_it_only_with_the_name(cosda, imported, build, photos: Path, monkeypatch) -> None:
@@ -85,14 +93,15 @@ def test_every_command_opens_it_only_with_the_name(cosda, imported, build, photo
     assert f"--build {build}" in cosda("evaluate", "new", photos / "one").err, "adapted models remember it too"
     shown = cosda("model", "new")
     assert shown.code == 0
-    assert f"wrapped (built by {build})" in shown.out
+    assert f"network: your own (built by {build}), " in shown.out
     assert f"{build}, weights trained.pth" in shown.out
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("trained.pth",), "say which function makes the network: --build MODULE:FUNCTION"),
+        (("trained.pth",), "Say which function of yours makes it: --build MODULE:FUNCTION"),
+        (("trained.xyz",), "say which function makes the network: --build MODULE:FUNCTION"),
         (("timm/resnet18",), "--weights FILE, or --weights pretrained"),
         (("trained.pth", "--mean", "1,2"), "write one number or three"),
         (("trained.pth", "--std", "x"), "write one number or three"),
@@ -106,6 +115,11 @@ def test_wrong_imports_write_nothing(cosda, build, words, message) -> None:
     assert answer.code == 2
     assert message in answer.err
     assert not Path("mine").exists()
+
+
+def test_a_file_of_classes_that_is_not_there(cosda, build) -> None:
+    answer = cosda("import", "trained.pth", "--build", build, "--classes", "class.txt", "--to", "mine")
+    assert (answer.code, answer.err) == (2, "cosda: the file of classes class.txt does not exist.\n")
 
 
 def test_a_model_is_not_replaced_by_an_import(cosda, imported, build) -> None:

@@ -29,7 +29,7 @@ from cosda.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [DOCS / "index.md", DOCS / "install.md"]
+PAGES = [DOCS / "index.md", DOCS / "install.md", DOCS / "production.md"]
 PAGES += [page for folder in ("tutorials", "guides", "concepts") for page in sorted((DOCS / folder).glob("*.md"))]
 ELSEWHERE = {"export", "pip", "python", "."}  # what a page may ask the shell for, besides `cosda`
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def commands(page: Path) -> Iterator[list[str]]:
     """All lines for the shell, as words."""
     for block in blocks(page, "shell"):
         for line in block.splitlines():
-            if words := shlex.split(line, comments=True):
+            if words := shlex.split(re.sub(r"(^|\s)#.*", "", line)):  # within a word # is no comment: digits#hand
                 yield words
 
 
@@ -129,7 +129,6 @@ def test_the_tutorial_for_engineers(walk, tmp_path: Path) -> None:
     page = DOCS / "tutorials" / "engineer.md"
     shorter = {"range(10)": "range(3)", ".train[:600]": ".train[:120]"}
     said = walk(page, shorter, {"monitor": {4}, "adapt": {0, 3}})
-    assert [text.split()[0] for text in said["adapt"]][1] == "warehouse-labelled:"
     assert "decided by the labelled images" in said["adapt"][1]
     assert "REJECTED" in said["adapt"][2]  # the rate that is far too high
     assert "warehouse" in said["model"][0]

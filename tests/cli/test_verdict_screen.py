@@ -55,14 +55,17 @@ def test_a_check_is_on_it(screen) -> None:
     lines = screen(replace(VERDICT, verdict="rejected", decided_by="check", check=CHECK), Path("runs/x"), Path("old"))
     assert lines[0] == " REJECTED  hand, 20 images, aad: decided by the labelled images"
     assert " 20 labelled images 85% (62% to 97%) → 60% (36% to 81%): 1 better, 6 worse, p = 0.125" in lines
-    assert lines[-1] == "next: go on with old, which is as it was; cosda report runs/x -o report.html shows more"
+    assert lines[-1].startswith("next: go on with old, which is as it was; cosda report runs/x -o report.html shows ")
+    assert "a lower rate (--set adapt.lr=" in lines[-1]
 
 
 def test_training_that_was_stopped_has_reasons_alone(screen) -> None:
     stopped = replace(
         VERDICT, verdict="rejected", decided_by="guard", before=None, after=None, changed=None, agreement={}
     )
-    assert len(screen(stopped)) == 4
+    lines = screen(stopped)
+    assert len(lines) == 4
+    assert lines[-1].endswith("another try: other images"), "no setting helps where nothing was trained"
 
 
 def test_without_a_calibrated_profile_the_screen_says_so(screen) -> None:

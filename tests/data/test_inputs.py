@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from cosda.data import digits
 from cosda.data.cache import content_key, pack, unpacked
 from cosda.data.domain import Domain, Files, everything
 from cosda.data.inputs import load_domain
@@ -23,6 +24,7 @@ from cosda.errors import CosdaError
 
 ORDER = ["dog/1.png", "cat/0.png", "dog/0.png", "cat/1.png"]
 CLASSES = ("eel", "dog", "cat")
+CLASSES_OF_DIGITS = tuple(map(str, range(10)))
 LABELS = [1, 2, 1, 2]  # of ORDER, as positions in CLASSES
 
 
@@ -450,6 +452,25 @@ def test_wrong_data_say_what_is_wrong(data, message):
 def test_a_wrong_type_in_the_middle_of_a_dataset_stops_packing(images):
     with pytest.raises(CosdaError, match=r"item 1 is no image: .* found str"):
         pack(load_domain([images[0], "a.png"]), 8)
+
+
+def test_a_domain_of_the_embedded_benchmark():
+    domain = load_domain("digits#hand", CLASSES_OF_DIGITS)
+    wanted = digits.load()["hand"]
+    assert (domain.name, len(domain), len(domain.train), len(domain.test)) == ("hand", 1797, 1200, 597)
+    assert np.array_equal(domain.items, wanted.items)
+    assert np.array_equal(domain.labels, wanted.labels)
+    assert load_domain("digits#hand", labels=False).labels is None
+    with pytest.raises(CosdaError, match=r"digits has no domain 'hands'. Did you mean 'hand'\?"):
+        load_domain("digits#hands")
+    with pytest.raises(CosdaError, match=r"digits holds several domains \(print, colour, outline, hand\)"):
+        load_domain("digits")
+
+
+def test_a_folder_of_that_name_goes_before_the_embedded_benchmark(tmp_path, tree, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tree(tmp_path / "digits", "cat")
+    assert load_domain("digits", labels=False).name == "digits"
 
 
 def test_wrong_files_say_what_is_accepted(tmp_path, tree):

@@ -107,7 +107,21 @@ def test_transformers_convolutional(transformers, tmp_path) -> None:
 
 
 def test_transformers_explains_a_missing_checkpoint(transformers, tmp_path) -> None:
-    with pytest.raises(CosdaError, match="transformers could not build"):
+    with pytest.raises(CosdaError, match=r"could not read the config of .*folder with a config\.json"):
+        build_encoder(f"hf/{tmp_path / 'nothing'}")
+
+
+def test_a_missing_config_is_not_blamed_on_torchvision(transformers, tmp_path, monkeypatch) -> None:
+    """transformers reads configs without torchvision, whose absence would be the wrong thing to mend."""
+    real = module.import_library
+
+    def broken(wanted: str, extra: str | None):
+        if wanted == "torchvision":
+            raise CosdaError("torchvision cannot be imported")
+        return real(wanted, extra)
+
+    monkeypatch.setattr(module, "import_library", broken)
+    with pytest.raises(CosdaError, match="could not read the config"):
         build_encoder(f"hf/{tmp_path / 'nothing'}")
 
 

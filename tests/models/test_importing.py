@@ -258,7 +258,7 @@ def test_wrong_files_of_classes(tmp_path, text, message) -> None:
         (("a", "b"), "tells 3 classes apart, but 2 class names were given"),
         (("a", "b", "a"), "two classes have the same name: 'a'"),
         (("a",), "at least two classes"),
-        ("none.txt", "none.txt cannot be read"),
+        ("none.txt", "none.txt does not exist"),
     ],
 )
 def test_wrong_classes(code, weights, classes, message) -> None:
@@ -267,7 +267,7 @@ def test_wrong_classes(code, weights, classes, message) -> None:
 
 
 def test_requests_that_do_not_go_together(code, weights) -> None:
-    with pytest.raises(CosdaError, match="say which function makes the network: --build"):
+    with pytest.raises(CosdaError, match="Say which function of yours makes it: --build"):
         import_model(weights, classes=CLASSES)
     with pytest.raises(CosdaError, match="--weights goes with the name of a library's network"):
         import_model("trained", weights, classes=CLASSES)
@@ -298,6 +298,8 @@ def test_a_classifier_of_timm_opens_without_help(timm, tmp_path) -> None:
     assert 'cosda.load("this-folder")' in (tmp_path / "model" / "README.md").read_text()
     with pytest.raises(CosdaError, match=r"of another shape: fc.weight is \(3, "):
         import_model("timm/test_resnet", tmp_path / "trained.pth", classes=["a", "b"])
+    with pytest.raises(CosdaError, match=r"fc.weight is \(3, .*Classes of its own are named by --classes FILE\."):
+        import_model("timm/test_resnet", tmp_path / "trained.pth")
 
 
 def test_what_timm_knows_of_imagenet(timm, tmp_path) -> None:

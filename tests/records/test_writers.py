@@ -126,6 +126,14 @@ def test_every_record_with_a_number_is_in_the_rows(plain: Run) -> None:
     assert {name for name in by_place[1, None] if name.startswith("handed_on_own/")}
 
 
+def test_the_routing_of_a_bank_is_in_the_row_of_its_stage(plain: Run) -> None:
+    sent = {"kind": "routing", "stage": 2, "domain": "two", "known": ["one", "two"], "sent": [3, 9], "mixed": 1}
+    routed = Run(plain.path, plain.config, (*plain.records, sent), plain.timing, None)
+    (row,) = (row for row in rows(routed) if (row.stage, row.epoch) == (2, None))
+    assert (row.values["routing/two to one"], row.values["routing/two to two"]) == (0.25, 0.75)
+    assert len(rows(routed)) == len(rows(plain))
+
+
 def test_an_epoch_that_was_done_twice_has_the_last_time(plain: Run) -> None:
     again = Run(plain.path, plain.config, plain.records, (*plain.timing, {**plain.timing[0], "seconds": 77.0}), None)
     assert [row.values.get("cost/seconds") for row in rows(again)].count(77.0) == 1

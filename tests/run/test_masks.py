@@ -196,7 +196,13 @@ def test_adapting_to_a_known_domain_and_to_a_new_one(finished: Run, tmp_path: Pa
     known = adapt(model, images, "gsfda", domain="two", settings=read(("epochs=1",)))
     assert known.model.network.domains == NAMES
     watcher = Notes()
-    grown = adapt(model, images, "gsfda", domain="photos", settings=read(("epochs=1",)), out=tmp_path, watcher=watcher)
+    short, labelled = read(("epochs=1",)), tiny_domain("photos", seed=4)
+    grown = adapt(
+        model, images, "gsfda", domain="photos", settings=short, out=tmp_path, watcher=watcher, check=labelled
+    )
+    assert grown.check is not None
+    assert grown.check.before.top1 == evaluate(model, labelled, domain="one").top1, "as it is used until then"
+    assert grown.check.after.top1 == evaluate(grown.model, labelled, domain="photos").top1
     assert any("new mask for photos" in text for text in watcher.texts)
     assert grown.model.network.domains == grown.model.architecture.domains == (*NAMES, "photos")
     assert same_weights(model.network, before), "the given model stays as it is"

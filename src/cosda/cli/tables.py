@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cosda.api import Check, Evaluation
+    from cosda.api import Evaluation
     from cosda.judge.monitor import Drift
     from cosda.models.contents import Contents, HeldDomain
     from cosda.records.images import ComparedImage
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 VERDICT_COLOURS = {"accepted": "green", "doubtful": "yellow", "rejected": "red"}
 VERDICT_WIDTH = 100  # columns
 MOST_REASONS, MOST_SHOWN = 5, 6  # a verdict is one screen
+IN_PLACE = ("profile", "drop")  # steps that are written into the folder of their model
 HEADLINES = {"top1": "accuracy", "per-class": "mean accuracy of the classes"}
 
 
@@ -130,8 +131,11 @@ def print_source(run: Run, domain: str, model: Path) -> None:
     print(f"next: cosda adapt {model} NEW_IMAGES --to ADAPTED_MODEL --method aad --carry bank")
 
 
-def print_imported(contents: Contents) -> None:
-    """What was made of a model from elsewhere, and what to do with it."""
+def print_imported(contents: Contents, assumed: Sequence[str] = ()) -> None:
+    """What was made of a model from elsewhere, and what to do with it.
+
+    ``assumed`` are options of preprocessing that nobody gave, and for which no library has values.
+    """
     from cosda.models.builders import function_for
     from cosda.models.opaque import is_graph
 
@@ -140,23 +144,18 @@ def print_imported(contents: Contents) -> None:
     build = f" --build {function}" if function else ""
     for line in _network_lines(contents):
         _console().print(line, markup=False)
+    assumed = [name for name in assumed if not (opaque and name == "--size")]  # which a graph mostly says itself
+    if assumed:
+        print(f"careful: {', '.join(assumed)} as for ImageNet, since they were not given: is that how it was trained?")
     print(f"model written to {model}; it gives finite logits for two images of noise")
     if opaque:
         print("it is a graph, which predicts and cannot be trained: 'cosda adapt' needs the network itself")
     print("next:")
-    print(
-        f"  cosda profile {model} IMAGES{build}    # of the kind that it was trained on, so that domains are told apart"
-    )
+    print(f"  cosda evaluate {model} LABELLED{build}    # is it as accurate as you know it?")
+    print(f"  cosda profile {model} LABELLED --labelled{build}    # of the kind that it was trained on")
     print(f"  cosda monitor {model} NEW_IMAGES{build}")
     if not opaque:
         print(f"  cosda adapt {model} NEW_IMAGES --to ADAPTED_MODEL --method aad --carry bank{build}")
-
-
-def print_check(check: Check) -> None:
-    """What labelled images say of an adaptation."""
-    before, after = check.before, check.after
-    images = sum(after.images)
-    print(f"{after.domain}: accuracy {before.top1:.1%} before, {after.top1:.1%} after, on {images} labelled images")
 
 
 def print_drifts(found: Sequence[Drift]) -> None:
@@ -210,7 +209,7 @@ def print_verdict(verdict: Verdict, run: Path | None = None, incoming: Path | No
         {
             "accepted": f"next: use it; {report} shows the images that changed; to go back, use {older}",
             "doubtful": f"next: {report}, or --check a few labelled images; until then {older} is the safe choice",
-            "rejected": f"next: go on with {older}, which is as it was; {report} shows more",
+            "rejected": f"next: go on with {older}, which is as it was; {report} shows more; {wording.again(verdict)}",
         }[verdict.verdict],
         markup=False,
         soft_wrap=True,
@@ -283,18 +282,23 @@ def print_model(contents: Contents) -> None:
 def _network_lines(contents: Contents) -> list[str]:
     """Classes, network and input."""
     from cosda.data.readers import listed
+    from cosda.models.architecture import WRAPPED
     from cosda.models.graphs import FORMATS
 
     network, seen = contents.architecture, contents.preprocessing
     graph = FORMATS.get(network.encoder)
     name = f"a graph, {graph.title}" if graph else network.encoder
-    built = f" (built by {network.builder})" if network.builder else ""
+    if network.encoder == WRAPPED:
+        builder = network.builder or ""
+        name = builder if "/" in builder else "your own" + f" (built by {builder})" * bool(builder)
     masks = f", masks for {', '.join(network.domains)}" if network.domains else ""
+    foreign = graph is not None or network.encoder == WRAPPED
+    width = f"{network.bottleneck} features" if foreign else f"bottleneck {network.bottleneck}"
     size = amount(contents.domains[0].bytes)
     pixels = f"{seen.size} × {seen.size} pixels" + (", the centre of each" if seen.profile == "shot" else "")
     return [
         f"{contents.path}: {len(contents.classes)} classes: {listed(contents.classes, 20)}",
-        f"network: {name}{built}, bottleneck {network.bottleneck}{masks}, {size}",
+        f"network: {name}, {width}{masks}, {size}",
         f"input: images of {pixels}, mean {_numbers(seen.mean)}, deviation {_numbers(seen.std)}"
         if seen.of_images
         else f"input: feature vectors of width {network.input_width}",
@@ -315,9 +319,11 @@ def print_history(steps: Sequence[Step]) -> None:
     states = {None: "", "gone": ", gone", "replaced": ", where another model lies now"}
     for number, step in enumerate(steps, start=1):
         state = f", {amount(step.bytes)}" if step.bytes is not None else states.get(step.found, "")
-        console.print(
-            f"{number:>3}  {step.folder or 'where it lay was not written down'}{state}", markup=False, soft_wrap=True
-        )
+        later = steps[number] if number < len(steps) else None
+        unknown = "where it lay was not written down"
+        if later is not None and later.step in IN_PLACE:
+            unknown = f"replaced in its folder by step {number + 1}"
+        console.print(f"{number:>3}  {step.folder or unknown}{state}", markup=False, soft_wrap=True)
 
 
 def _step_row(number: int, step: Step) -> dict[str, Any]:

@@ -26,11 +26,14 @@ from cosda.errors import CosdaError, nearest
 
 DataLike = str | os.PathLike[str] | Mapping[str, object] | Indexable | Domain
 
-ACCEPTED = (
+PATHS = (
     "Accepted are a folder of images, an image file, a CSV file with a header, a parquet file, an image list (.txt), "
-    "an .npz file, a data set that datasets has saved, hf:ORG/NAME; a list of paths, of PIL images or of arrays; an "
-    "array or tensor of images, uint8 (N, H, W, 3), or of features, floats (N, d); a dictionary of such arrays with "
-    "the keys of an .npz file; a torch or Hugging Face Dataset with a length; a cosda.Domain."
+    "an .npz file, a data set that datasets has saved, hf:ORG/NAME"
+)
+ACCEPTED = (
+    f"{PATHS}; a list of paths, of PIL images or of arrays; an array or tensor of images, uint8 (N, H, W, 3), or of "
+    "features, floats (N, d); a dictionary of such arrays with the keys of an .npz file; a torch or Hugging Face "
+    "Dataset with a length; a cosda.Domain."
 )
 
 
@@ -49,10 +52,10 @@ def load_domain(
 
     Args:
         data: A folder, an image file, a CSV file with a header (path, label), a parquet file, an image list, an
-            ``.npz`` file, a folder of ``save_to_disk``, ``hf:ORG/NAME``; ``DATA#DOMAIN`` names one of several domains.
-            Or a list of paths, PIL images or arrays; an array or tensor of images or features; a dictionary of them
-            with the keys of an ``.npz`` file; a torch ``Dataset`` of images or (image, label); a ``Dataset`` of
-            ``datasets``; a `Domain`.
+            ``.npz`` file, a folder of ``save_to_disk``, ``hf:ORG/NAME``; ``DATA#DOMAIN`` names one of several domains,
+            also of an embedded benchmark (``digits#hand``). Or a list of paths, PIL images or arrays; an array or
+            tensor of images or features; a dictionary of them with the keys of an ``.npz`` file; a torch ``Dataset``
+            of images or (image, label); a ``Dataset`` of ``datasets``; a `Domain`.
         classes: Those of a model. Labels are then positions in this list, matched by name, or by number if they
             have no names.
         labels: Whether to read labels, if there are any.
@@ -116,8 +119,13 @@ def _read_positions(data: Any, labels: bool) -> Reading:
 
 def _read_path(path: Path, labels: bool, classes: tuple[str, ...], fence: Fence | None, domain: str | None) -> Reading:
     if not path.exists():
+        known = BENCHMARKS.get(str(path))
+        if known is not None and known.make is not None:
+            made = known.make()
+            parts = made if labels else [each.without_labels() for each in made]
+            return _only([Reading(each, made.classes if labels else ()) for each in parts], str(path), domain)
         siblings = os.listdir(path.parent) if path.parent.is_dir() else []
-        raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} {ACCEPTED}")
+        raise CosdaError(f"{path} does not exist.{nearest(path.name, siblings)} {PATHS}.")
     if container := find_container(path, fence):
         return _only(container.read(path, labels, fence), str(path), domain)
     if domain is not None:
@@ -134,7 +142,7 @@ def _read_path(path: Path, labels: bool, classes: tuple[str, ...], fence: Fence 
                 reading = lists.read_list(path, by_folder=False, sort=False, fence=fence)
             return reading
     if not is_image(path.name):
-        raise CosdaError(f"{path} is of no known kind. {ACCEPTED} Images end in {', '.join(EXTENSIONS)}.")
+        raise CosdaError(f"{path} is of no known kind. {PATHS}. Images end in {', '.join(EXTENSIONS)}.")
     return readers.read_images(path)
 
 

@@ -25,6 +25,7 @@ from cosda.models.wrap import wrap
 from cosda.preprocessing import Profile
 
 NAMES = ", ".join(f"{key}/NAME" for key in LIBRARIES)
+WEIGHTS = (".pth", ".pt", ".safetensors")
 
 
 def import_model(
@@ -101,7 +102,12 @@ def _from_library(
         raise CosdaError(
             f"{name} needs trained weights: --weights FILE, or --weights pretrained for the library's own."
         )
-    network = library.trained(str(weights), None if names is None else len(names))
+    try:
+        network = library.trained(str(weights), None if names is None else len(names))
+    except CosdaError as error:
+        if names is not None or weights == "pretrained":
+            raise
+        raise CosdaError(f"{error} Classes of its own are named by --classes FILE.") from error
     names = names or library.classes(network)
     if names is None:
         raise CosdaError(f"{name} does not know the names of its classes: --classes FILE (one name a line).")
@@ -114,6 +120,12 @@ def _from_library(
 def _from_weights(
     file: Path, build: str | None, names: tuple[str, ...] | None, classifier: str | None, changes: Mapping[str, Any]
 ) -> Model:
+    if build is None and file.suffix in WEIGHTS:
+        raise CosdaError(
+            f"{file} is a file of weights, from which nobody can tell the network. Say which function of yours makes "
+            "it: --build MODULE:FUNCTION; or name a library's network, such as timm/resnet50, and give the file as "
+            "--weights."
+        )
     if build is None:
         kinds = ", ".join(f".{key}" for key in FORMATS)
         raise CosdaError(
@@ -169,6 +181,8 @@ def read_classes(path: str | Path) -> tuple[str, ...]:
         CosdaError: there is no such file, or it holds something else.
     """
     path = Path(path).expanduser()
+    if not path.is_file():
+        raise CosdaError(f"the file of classes {path} does not exist.")
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix != ".json":

@@ -46,6 +46,9 @@ def test_images_of_each_class() -> None:
     plot = predicted_classes(ACCEPTED)
     assert [trace["y"] for trace in plot["data"]] == [[10, 8, 2], [7, 8, 5]]
     assert plot["layout"]["xaxis"]["ticktext"] == ["0", "1", SCRIPT_LABEL]
+    assert plot["layout"]["xaxis"]["tickangle"] == -45, "where names begin below their bars, the last ones are missing"
+    digits = predicted_classes(replace(ACCEPTED, classes=("0", "1", "2")))
+    assert digits["layout"]["xaxis"]["tickangle"] == 0
 
 
 def test_of_very_many_classes_those_that_move() -> None:

@@ -54,7 +54,7 @@ def test_the_page_of_an_adaptation(tmp_path: Path) -> None:
     assert titles(page) == {
         "Before and after": ["Accuracy", "Confidence"],
         "Images of each predicted class": [""],
-        "Routing": ["Routing after the last measured stage"],
+        "Routing": [""],
         "Epoch by epoch": ["Loss terms", "information", "agreement"],
     }
     assert "adapt.lr" in page.settings

@@ -78,7 +78,7 @@ def adapt(
     Example:  cosda adapt office-model photos/warehouse --to adapted --method aad --carry bank
     """
     from cosda import api
-    from cosda.cli.tables import print_check, print_verdict
+    from cosda.cli.tables import print_verdict
     from cosda.models.artifact import check_free
 
     check_free(to, overwrite)
@@ -89,8 +89,6 @@ def adapt(
     refused = result.verdict.verdict == "rejected" and not keep_rejected
     if not refused:
         result.model.save(to, overwrite=overwrite)
-    if result.check is not None:
-        print_check(result.check)
     if left_out := sum(len(record["images"]) for record in result.run.of("skipped")):
         print(f"{left_out} images could not be read and were left out")
     print_verdict(result.verdict, result.run.path, model)

@@ -83,6 +83,7 @@ def import_(
     from cosda.models.artifact import check_free
     from cosda.models.contents import read_contents
     from cosda.models.importing import import_model
+    from cosda.models.libraries import find_library
 
     check_free(to, overwrite)
     made = import_model(
@@ -98,7 +99,8 @@ def import_(
         flip=False if seen.no_flip else None,
     )
     made.save(to, overwrite=overwrite)
-    print_imported(read_contents(to))
+    told = {"--size": seen.size, "--mean": seen.mean, "--std": seen.std}
+    print_imported(read_contents(to), [] if find_library(model) else [name for name in told if told[name] is None])
 
 
 def _channels(option: str, text: str | None) -> tuple[float, ...] | None:

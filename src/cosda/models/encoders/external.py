@@ -149,6 +149,12 @@ def transformers_network(name: str, weights: str | None = None, whole: bool = Fa
     found: Any = {}
     try:
         config = library.AutoConfig.from_pretrained(name, **_number("num_labels", classes))
+    except Exception as error:  # there is no such model, or no network
+        raise CosdaError(
+            f"transformers could not read the config of '{name}': {first_line(error)}. Name a model of the hub, or a "
+            "folder with a config.json."
+        ) from error
+    try:
         model = kind.from_config(config)
         if weights is not None:
             model, found = type(model).from_pretrained(
@@ -229,8 +235,9 @@ def import_library(module: str, extra: str | None) -> Any:
         raise CosdaError(
             f"torchvision cannot be imported: its compiled operators are missing ({first_line(error)}). "
             "It was built for another torch, as happens with a CPU build of torch and the registry's "
-            "torchvision. Install the torchvision that belongs to your torch (see pytorch.org), or use a "
-            "built-in encoder, such as 'resnet50' or 'lite0', which needs neither torchvision nor timm."
+            "torchvision. Install the torchvision that belongs to your torch (see pytorch.org). Neither it nor timm is "
+            "needed by a built-in encoder, such as 'resnet50' or 'lite0', nor by a trained model that a function of "
+            "yours makes (cosda import --build)."
         ) from None
 
 

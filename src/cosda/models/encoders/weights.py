@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,7 +38,9 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             content = load_file(path)
         else:
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a pickle that is refused below
+                content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         wants = re.search(r"GLOBAL (\S+)", str(error))
         raise CosdaError(
@@ -77,7 +80,7 @@ def check_fit(path: str | Path, what: str, missing: list[str], extra: list[str],
         if keys
     ]
     if problems:
-        raise CosdaError(f"{path} does not fit {what}. " + "; ".join(problems) + ". Is it a file of another network?")
+        raise CosdaError(f"{path} does not fit {what}: " + "; ".join(problems) + ". Is it a file of another network?")
 
 
 def _without_prefix(given: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:

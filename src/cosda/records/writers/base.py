@@ -35,7 +35,7 @@ def rows(run: Run) -> list[Row]:
         values = _values(record, str(run.config.get("headline", "top1")))
         if not values:
             continue
-        stage, epoch = record["stage"], record["epoch"]
+        stage, epoch = record["stage"], record.get("epoch")  # a stage's routing has none
         if record["kind"] == "chosen":  # told of the model handed on; as a place on the axis of the epochs
             values, epoch = {"chosen/epoch": found[stage, epoch].step}, None
         if (stage, epoch) not in found:
@@ -64,6 +64,9 @@ def _values(record: Json, headline: str) -> dict[str, float]:
             return {f"{group}/{name}": metrics.accuracy(headline, record["correct"], record["images"])}
         case "validation":
             return _named("validation", record["scores"])
+        case "routing":
+            sent = zip(record["known"], record["sent"], strict=True)
+            return {f"routing/{record['domain']} to {name}": count / sum(record["sent"]) for name, count in sent}
         case "chosen" if record["epoch"] is not None:
             return {"chosen/epoch": record["epoch"]}
     return {}

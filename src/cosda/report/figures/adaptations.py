@@ -8,6 +8,7 @@ from cosda.records.verdict import Said, Verdict
 from cosda.report.figures.style import COLOURS, FAINT, Plot, label, rounded, ticks
 from cosda.report.tables.adaptations import CHECK, Number, estimator_names, most_moved
 
+SHORT = 3  # letters of a name that stands upright below its bar
 BEFORE, AFTER = FAINT, COLOURS[0]
 LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
 
@@ -60,6 +61,7 @@ def _dots(title: str, colour: str, values: Sequence[Number], shift: float) -> Pl
             "width": 0,  # a cap would also stand where there is no interval
         },
         "marker": {"color": colour, "size": [9 if isinstance(value, float) else 12 for _, value in found]},
+        "cliponaxis": False,  # a dot at 100 % is a whole one
         "hoverinfo": "text",
         "hovertext": [
             f"{title}: {value:.1%}" if isinstance(value, float) else f"{title}: {value.text}" for _, value in found
@@ -81,7 +83,8 @@ def predicted_classes(verdict: Verdict) -> Plot:
         "bargap": 0.25,
         "margin": {"l": 46, "r": 12, "t": 34, "b": 8},
         "legend": LEGEND,
-        "xaxis": ticks(names),
+        # Names end below their bars: where they begin there, those of the last bars do not fit and are not drawn.
+        "xaxis": {**ticks(names), "tickangle": -45 if max(map(len, names), default=0) > SHORT else 0},
         "yaxis": {"title": {"text": "images", "standoff": 6}},
     }
     bars = [

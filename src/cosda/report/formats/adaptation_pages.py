@@ -152,7 +152,7 @@ def _figures(run: Run, verdict: Verdict | None) -> list[Figure]:
         Figure(
             "Routing",
             "Percent of the new images that went to each expert of the domain bank, which was not told their domain.",
-            tuple(routing_panels(run)),
+            tuple(routing_panels(run, "")),
         )
     )
     losses = panel_of("Loss terms", epochs.loss_curves, run)

@@ -182,10 +182,9 @@ def speed(run: Run) -> TextTable | None:
     return TextTable(header, tuple(rows)) if rows else None
 
 
-def routing_panels(run: Run) -> list[Panel]:
+def routing_panels(run: Run, title: str = "Routing after the last measured stage") -> list[Panel]:
     """Of a domain bank, which experts images went to."""
-    banked = any(run.of("routing"))
-    return [panel_of("Routing after the last measured stage", lambda run: routing_map([run]), run)] if banked else []
+    return [panel_of(title, lambda run: routing_map([run]), run)] if any(run.of("routing")) else []
 
 
 def _confusions(run: Run) -> tuple[list[Panel], tuple[str, ...]]:

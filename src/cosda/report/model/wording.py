@@ -111,11 +111,18 @@ def meanings(adaptations: bool, chains: bool) -> dict[str, str]:
     return (OF_ADAPTATIONS if adaptations else {}) | (measures if chains or not adaptations else {})
 
 
+def again(verdict: Verdict) -> str:
+    """What another try may change after a rejection."""
+    if verdict.before is None:  # nothing was trained
+        return "another try: other images"
+    return "another try: a lower rate (--set adapt.lr=…), more images, or --check a few labelled ones"
+
+
 def next_step(verdict: Verdict) -> str:
     """What to do now."""
     return {
         "accepted": "Next: use the adapted model. To go back, use the older folder, which is as it was.",
         "doubtful": "Next: look at the images below, or check with a few labelled ones (--check FOLDER). Until then "
         "the older folder is the safe choice.",
-        "rejected": "Next: go on with the older folder, which is as it was. The reasons say what to change.",
+        "rejected": f"Next: go on with the older folder, which is as it was. {again(verdict).capitalize()}.",
     }[verdict.verdict]
