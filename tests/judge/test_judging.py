@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,11 @@ def evidence_of(verdict: cosda.Verdict | None) -> Mapping[str, float]:
     return verdict.evidence
 
 
+def usual() -> dict[str, float]:
+    """Numbers as they are in good adaptations."""
+    return {name: low if math.isfinite(low) else high for name, (low, high) in fitted().usual.items()}
+
+
 @pytest.mark.parametrize(
     ("risk", "known", "calibrated", "word"),
     [
@@ -81,10 +87,18 @@ def evidence_of(verdict: cosda.Verdict | None) -> Mapping[str, float]:
     ],
 )
 def test_what_cannot_be_known_is_never_accepted(risk: float, known: bool, calibrated: bool, word: str) -> None:
-    evidence = dict.fromkeys(fitted().usual, 0.9)
-    found = decided(facts(risk=risk, evidence=evidence), known, calibrated)
+    found = decided(facts(risk=risk, evidence=usual()), known, calibrated)
     assert found.verdict == word
     assert found.reasons
+
+
+@pytest.mark.parametrize("name", sorted(fitted().usual))
+def test_nothing_unusual_is_accepted(name: str) -> None:
+    odd = usual()
+    odd[name] += -0.01 if math.isfinite(fitted().usual[name][0]) else 0.01
+    found = decided(facts(risk=0.0, evidence=odd), known=True, calibrated=True)
+    assert found.verdict == "doubtful"
+    assert len(found.reasons) == 2, "the risk, and what is unusual"
 
 
 @pytest.mark.parametrize(("better", "worse", "word"), [(20, 2, "accepted"), (2, 20, "rejected"), (3, 4, "doubtful")])

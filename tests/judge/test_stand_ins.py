@@ -7,8 +7,10 @@ import copy
 import pytest
 import torch
 
-from cosda.judge.stand_ins import stand_ins
+from cosda.judge.stand_ins import drawn, stand_ins
 from cosda.models.network import Network, same_weights
+from cosda.models.profile import make_profile
+from cosda.models.router import spread_over
 from tiny import tiny_loader, tiny_network
 
 
@@ -67,3 +69,34 @@ def test_a_network_that_forgot_answers_otherwise_and_one_that_did_not_does_not()
 
 def test_a_network_without_batch_norm_remembers_nothing() -> None:
     assert stand_ins(tiny_network("plain"), inputs("plain")) is None
+
+
+def test_feature_vectors_are_drawn_from_the_profile_and_not_from_the_new_domain() -> None:
+    own = torch.randn(400, 8, generator=torch.Generator().manual_seed(0)) @ torch.diag(torch.arange(1.0, 9.0)) + 50
+    new = own[:100] + 3
+    made = drawn(make_profile("one", own, late=True), new)
+    assert made is not None
+    assert (made.mean(dim=0) - own.mean(dim=0)).abs().max() < 1.0
+    assert torch.allclose(made.std(dim=0), own.std(dim=0), rtol=0.2)
+    again = drawn(make_profile("one", own, late=True), new)
+    assert again is not None
+    assert torch.equal(made, again)
+
+
+def test_numbers_that_a_profile_lacks_follow_from_those_it_has() -> None:
+    """A profile has 256 numbers of a feature vector; here each number comes twice."""
+    half = torch.randn(600, 256, generator=torch.Generator().manual_seed(0)) + 10
+    own = half.repeat_interleave(2, dim=1)
+    columns = spread_over(512, 256)
+    made = drawn(make_profile("one", own[:, columns], late=True), own[:500] + 1)
+    assert made is not None
+    both = made[:, 0::2], made[:, 1::2]
+    assert torch.corrcoef(torch.stack([each.flatten() for each in both]))[0, 1] > 0.7
+    assert abs(float(made.mean()) - 10) < 0.2
+
+
+def test_nothing_is_drawn_from_a_profile_of_early_layers_or_for_images() -> None:
+    own = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+    assert drawn(None, own) is None
+    assert drawn(make_profile("one", own), own) is None
+    assert drawn(make_profile("one", own, late=True), inputs("batch_norm")) is None

@@ -31,6 +31,7 @@ ESTIMATORS: Mapping[str, str] = {
     "nuclear norm": "nuclear norm of the probabilities",
     "views": "share of images that have the same class in other views",
     "neighbours": "share of images classified as their nearest neighbours are",
+    "noise": "share of images that have the same class with noise in them",
 }
 
 
@@ -44,6 +45,7 @@ def estimators(answers: Answers, calibration: Calibration) -> dict[str, float]:
         "nuclear norm": float(torch.linalg.matrix_norm(p, "nuc")) / math.sqrt(rows * min(rows, columns)),
         "views": same(answers.classes, *(view.argmax(dim=1) for view in answers.views)),
         "neighbours": neighbours_agree(answers),
+        "noise": same(answers.classes, answers.noisy.argmax(dim=1)),
     }
 
 
@@ -82,6 +84,24 @@ def distance(network: Network, images: Loader, frozen: bool) -> float:
     seen = Look("", frozen, images).statistics(bank.gauge)
     apart = torch.stack([profile.distance(seen) / float(profile.limit or 1) for profile in known])
     return math.log10(float(apart.amin(dim=0).median()) + 1e-6)
+
+
+def moved(incoming: Network, adapted: Network, domain: str, steps: int) -> float:
+    """How far the weights went in so many steps: a decimal logarithm, in units of the incoming weights' length.
+
+    A walk of so many steps; four times as many lead twice as far. Of a bank the weights are those of the domain's
+    expert, and it is the way from the nearest network of the incoming one.
+    """
+    began = [incoming.expert(name) for name in incoming.known] if isinstance(incoming, DomainBank) else [incoming]
+    now = dict((adapted.expert(domain) if isinstance(adapted, DomainBank) else adapted).named_parameters())
+    way = min(_way(dict(network.named_parameters()), now) for network in began)
+    return math.log10(way / math.sqrt(max(1, steps)) + 1e-6)
+
+
+def _way(was: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> float:
+    both = [name for name in was if name in now and was[name].shape == now[name].shape]
+    way = sum(float((now[name].detach() - was[name].detach()).double().square().sum()) for name in both)
+    return math.sqrt(way / max(sum(float(was[name].detach().double().square().sum()) for name in both), 1e-12))
 
 
 def kept_by_router(bank: DomainBank, new: str) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """What was fitted once, by `studies/verdict.py` on runs whose truth is known: estimates of accuracy, and the risk.
 
-Two regressions, a few small trees and two limits, in `fitted.json` beside this file. Nothing is fitted when a user
+Three regressions, a few small trees and two limits, in `fitted.json` beside this file. Nothing is fitted when a user
 adapts a model.
 """
 
@@ -25,6 +25,8 @@ LEAST = 0.005  # nearer to 0 and 1 shares do not come, so that their logarithms 
 # What a number says where it is far from what it is in good adaptations; in the order of importance.
 SENTENCES: Mapping[str, str] = {
     "kept": "{value:.0%} of what stands in for known domains keeps its class: the model forgets",
+    "drawn": "only {value:.0%} of the feature vectors that stand in for the known domain keep their class: the model "
+    "forgets",
     "agreement where sure": "only {value:.0%} of the images of which the incoming model was sure keep their class",
     "diversity": "few classes are predicted: {value:.0%} of what an even mixture would be",
     "views, after": "only {value:.0%} of the images keep their class when they are cropped otherwise",
@@ -32,13 +34,14 @@ SENTENCES: Mapping[str, str] = {
     "confidence, before": "the incoming model is unsure of these images (mean probability {value:.0%}): is their "
     "preprocessing right, and do they show its classes?",
     "images per class": "there are few images for the number of classes",
+    "moved": "the weights went far from those of the incoming model: is the learning rate too high?",
     "distance": "the images are unlike anything that the model knows",
 }
 
 
 def scaled(name: str, value: float) -> float:
     """A number as the regressions take it: shares as log-odds."""
-    if name in ("images per class", "distance"):
+    if name in ("images per class", "distance", "moved"):
         return value
     value = min(max(value, LEAST), 1 - LEAST)
     return math.log(value / (1 - value))
@@ -92,7 +95,8 @@ class Fitted:
 
     before: Regression  # log-odds of the incoming model's accuracy
     after: Regression  # of the adapted model's
-    harm: Trees  # log-odds that more than two points were lost
+    harm: Regression  # log-odds that more than two points were lost: their sum
+    trees: Trees  # and what a sum does not tell
     accept: float  # risks below are accepted,
     reject: float  # and those above rejected
     usual: Mapping[str, tuple[float, float]]  # between which values nearly all good adaptations lie
@@ -100,21 +104,23 @@ class Fitted:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Fitted:
         """As `studies/verdict.py` wrote it."""
-        before, after = (Regression(**values[name]) for name in ("before", "after"))
-        trees = tuple(tuple((n, t, b, a, v) for n, t, b, a, v in tree) for tree in values["harm"]["trees"])
-        harm = Trees(values["harm"]["bias"], trees)
+        before, after, harm = (Regression(**values[name]) for name in ("before", "after", "harm"))
+        trees = tuple(tuple((n, t, b, a, v) for n, t, b, a, v in tree) for tree in values["trees"]["trees"])
         ends = values["usual"].items()
         usual = {name: (_number(low, -math.inf), _number(high, math.inf)) for name, (low, high) in ends}
-        return cls(before, after, harm, accept=values["accept"], reject=values["reject"], usual=usual)
+        summed = Trees(values["trees"]["bias"], trees)
+        return cls(before, after, harm, summed, accept=values["accept"], reject=values["reject"], usual=usual)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a side without a limit is null."""
         usual = {name: [_finite(low), _finite(high)] for name, (low, high) in self.usual.items()}
         return asdict(self) | {"usual": usual}
 
-    def word(self, risk: float) -> Word:
-        """The verdict that a risk leads to."""
-        return "accepted" if risk < self.accept else "rejected" if risk > self.reject else "doubtful"
+    def word(self, risk: float, evidence: Mapping[str, float]) -> Word:
+        """The verdict that a risk leads to; where anything is unusual nothing is accepted."""
+        if risk > self.reject:
+            return "rejected"
+        return "accepted" if risk < self.accept and not self.reasons(evidence) else "doubtful"
 
     def accuracy(self, evidence: Mapping[str, float], when: str) -> Estimate:
         """The estimated accuracy of the model ``before`` or ``after``, with the interval of nine cases in ten."""
@@ -127,7 +133,7 @@ class Fitted:
 
     def risk(self, evidence: Mapping[str, float]) -> float:
         """How likely more than two points were lost, on the new domain or on what was known."""
-        return unscaled(self.harm(evidence))
+        return unscaled(self.harm(evidence) + self.trees(evidence))
 
     def reasons(self, evidence: Mapping[str, float]) -> tuple[str, ...]:
         """What is unusual, in words."""

@@ -15,6 +15,7 @@ from cosda.randomness import stream
 from cosda.run.evaluate import checked, outputs
 
 VIEWS = 2  # other views of each image
+NOISE = 0.3  # of noisy inputs, in units of the deviation of each number between images
 DROPPED = 0.2  # share of a feature vector's numbers that another view of it lacks
 
 
@@ -25,6 +26,7 @@ class Answers:
     logits: Tensor  # (N, C)
     features: Tensor  # (N, d)
     views: tuple[Tensor, ...]  # logits (N, C) of other views of the same images
+    noisy: Tensor  # logits (N, C) of the same images with noise
 
     @property
     def probabilities(self) -> Tensor:
@@ -41,7 +43,8 @@ def look(network: Network, images: Loader, views: int = VIEWS) -> Answers:
     """What a network says of all images, in order."""
     seen = [(output.logits.double().cpu(), output.features.float().cpu()) for _, output in outputs(network, images)]
     logits, features = (torch.cat(part) for part in zip(*seen, strict=True))
-    return Answers(logits, features, tuple(_other_view(network, images, number) for number in range(views)))
+    other = tuple(_other_view(network, images, number) for number in range(views))
+    return Answers(logits, features, other, _with_noise(network, images))
 
 
 def _other_view(network: Network, images: Loader, number: int) -> Tensor:
@@ -54,6 +57,18 @@ def _other_view(network: Network, images: Loader, number: int) -> Tensor:
             if inputs.dim() == 2:
                 kept = torch.rand(inputs.shape, generator=stream(images.seed, "dropped", number, len(found))) >= DROPPED
                 inputs = torch.where(kept.to(inputs.device), inputs, inputs.mean(dim=0))
+            found.append(checked(fast(inputs), inputs).logits.double().cpu())
+    return torch.cat(found)
+
+
+def _with_noise(network: Network, images: Loader) -> Tensor:
+    """Logits of each image with noise in it."""
+    found: list[Tensor] = []
+    with evaluating(network) as fast:
+        for batch in images.sweep("test"):
+            inputs = batch.images
+            noise = torch.randn(inputs.shape, generator=stream(images.seed, "noise", len(found))).to(inputs)
+            inputs = inputs + NOISE * inputs.std(dim=0, correction=0) * noise
             found.append(checked(fast(inputs), inputs).logits.double().cpu())
     return torch.cat(found)
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosda.models.network import Network
-from cosda.models.router import Norm
+from cosda.models.profile import DomainProfile
+from cosda.models.router import Norm, spread_over
 from cosda.randomness import stream
 
 MOST, FEWEST = 200, 64  # inputs that are made
@@ -23,6 +24,8 @@ NUMBERS = 200 * 3 * 64 * 64  # that these may have together: many small inputs, 
 STEPS = 40
 RATE = 0.05  # of Adam, in units of the inputs' own deviation
 CLASS_WEIGHT = 0.3  # of the classes beside the statistics
+DRAWN = 500  # feature vectors that are drawn from a profile
+RIDGE = 0.1  # of the regression of numbers that a profile lacks, in units of the mean variance of those it has
 
 
 def stand_ins(network: Network, like: Tensor, seed: int = 0) -> Tensor | None:
@@ -63,13 +66,43 @@ def stand_ins(network: Network, like: Tensor, seed: int = 0) -> Tensor | None:
     return (middle + scale * noise).detach()
 
 
+def drawn(profile: DomainProfile | None, like: Tensor, seed: int = 0) -> Tensor | None:
+    """Feature vectors (N, d) drawn from the profile of a domain; None where it is no profile of such vectors.
+
+    Made to be of a class, feature vectors are easier than any true ones: hardly a model forgets them. These have the
+    mean and the covariance of the domain, and lie between classes as often as they come. A profile holds some of their
+    numbers. The others follow from these, as far as they do so in other feature vectors ``like`` (B, d), and what they
+    have beside that is taken from one of those.
+    """
+    if profile is None or profile.covariance is None or not profile.late or like.dim() != 2:
+        return None
+    columns = spread_over(like.shape[1], len(profile.mean))
+    if len(columns) != len(profile.mean):
+        return None
+    chance, others = stream(seed, "drawn"), like.double().cpu()
+    noise = torch.randn((DRAWN, len(columns)), generator=chance, dtype=torch.float64)
+    known = profile.mean + noise @ torch.linalg.cholesky(profile.covariance).T
+    middle = others.mean(dim=0)
+    apart = others - middle
+    seen = apart[:, columns]
+    products = seen.T @ seen
+    ridge = RIDGE * products.diagonal().mean() * torch.eye(len(products), dtype=products.dtype)
+    follows = torch.linalg.solve(products + ridge + 1e-12 * torch.eye(len(products)), seen.T @ apart)
+    beside = (apart - seen @ follows)[torch.randint(len(like), (DRAWN,), generator=chance)]
+    made = middle + (known - middle[columns]) @ follows + beside
+    made[:, columns] = known
+    vectors: Tensor = made.clamp(min=float(others.min()))  # features that went through a ReLU are never below 0
+    return vectors.to(like)
+
+
 def _apart(norm: nn.Module, maps: Tensor) -> Tensor:
     """How far the statistics of a batch are from those that a BatchNorm layer remembers."""
     assert isinstance(norm, Norm)
     assert norm.running_mean is not None
     assert norm.running_var is not None
     places = (0, *range(2, maps.dim()))
-    mean, variance = maps.mean(dim=places), maps.var(dim=places, correction=0)
+    mean = maps.mean(dim=places, keepdim=True)
+    variance = (maps - mean).square().mean(dim=places)  # not by torch's var, which takes several times as long
     remembered = norm.running_var + norm.eps
-    away = (mean - norm.running_mean).square() / remembered
+    away = (mean.flatten() - norm.running_mean).square() / remembered
     return away.mean() + ((variance + norm.eps).log() - remembered.log()).square().mean()

@@ -16,11 +16,11 @@ from cosda.data.loader import Loader
 from cosda.data.pictures import picture
 from cosda.distributed import collectives
 from cosda.files import write_atomically, write_json
-from cosda.judge.evidence import compared, distance, estimators, kept_by_router, same
+from cosda.judge.evidence import compared, distance, estimators, kept_by_router, moved, same
 from cosda.judge.fitted import UNCALIBRATED, fitted
 from cosda.judge.guard import Guard, unfit_images
 from cosda.judge.looking import Answers, look
-from cosda.judge.stand_ins import stand_ins
+from cosda.judge.stand_ins import drawn, stand_ins
 from cosda.models.calibration import Calibration
 from cosda.models.experts import SOURCE, DomainBank
 from cosda.models.network import Network
@@ -59,7 +59,10 @@ class Judging(Judge):
             self.before = look(network, self.loader)
             self.guard = Guard(self.before.classes)
             self.far = distance(network, self.loader, prepared.frozen)
-            if not prepared.plan.adapt(target).carry_rule.enlarges:
+            self.incoming = network if isinstance(network, DomainBank) else copy.deepcopy(network)  # a bank stays
+            settings = prepared.plan.adapt(target)
+            self.steps = settings.epochs * prepared.training_loader(prepared.domains[target], settings).steps
+            if not settings.carry_rule.enlarges:
                 self.known = _Known.of(network, self.loader, profile.name if profile else SOURCE)
         return unfit
 
@@ -88,11 +91,13 @@ class Judging(Judge):
         calibration = self.calibration or UNCALIBRATED
         kept = self.known.agreement(network) if self.known else {}
         routed = kept_by_router(network, target) if isinstance(network, DomainBank) else {}
-        agreement = kept | routed
+        agreement = ({self.known.name: min(kept.values())} if self.known and kept else {}) | routed
         evidence = gathered(self.before, after, calibration) | {
-            "kept": min(kept.values(), default=1.0),
+            "kept": kept.get("kept", 1.0),
+            "drawn": kept.get("drawn", 1.0),
             "routed": min(routed.values(), default=1.0),
             "distance": self.far,
+            "moved": moved(self.incoming, network, target, self.steps),
         }
         facts = replace(
             facts,
@@ -152,23 +157,28 @@ class _Known:
     """What stands in for the images that a model without a bank knew, and what it said of them."""
 
     name: str
-    images: Tensor | None
-    classes: Tensor
+    images: dict[str, Tensor]  # by the number that they give
+    logits: dict[str, Tensor]
 
     @classmethod
     def of(cls, network: Network, loader: Loader, name: str) -> _Known:
         like = next(iter(loader.sweep("test"))).images
-        images = stand_ins(network, like, loader.seed)
-        return cls(name, images, torch.empty(0) if images is None else _classes(network, images))
+        made = {"kept": stand_ins(network, like, loader.seed), "drawn": drawn(network.profile, like, loader.seed)}
+        images = {kind: some for kind, some in made.items() if some is not None}
+        return cls(name, images, {kind: said_of(network, some) for kind, some in images.items()})
 
     def agreement(self, network: Network) -> dict[str, float]:
-        """The share of them that an adapted model still takes for the same class."""
-        return {} if self.images is None else {self.name: same(_classes(network, self.images), self.classes)}
+        """The share of each kind that an adapted model still takes for the same class."""
+        return {
+            kind: same(said_of(network, images).argmax(dim=1), self.logits[kind].argmax(dim=1))
+            for kind, images in self.images.items()
+        }
 
 
 @torch.no_grad()
-def _classes(network: Network, images: Tensor) -> Tensor:
-    return copy.deepcopy(network).eval().forward(images).logits.argmax(dim=1)
+def said_of(network: Network, images: Tensor) -> Tensor:
+    """Logits (N, C) of inputs at hand."""
+    return copy.deepcopy(network).eval().forward(images).logits
 
 
 def _judged(prepared: Prepared, target: str) -> Loader:
@@ -195,7 +205,7 @@ def decided(facts: Verdict, known: bool, calibrated: bool) -> Verdict:
     """
     assert facts.risk is not None
     rules = fitted()
-    word = rules.word(facts.risk)
+    word = rules.word(facts.risk, facts.evidence)
     reasons = list(rules.reasons(facts.evidence))
     if word == "accepted" and not calibrated:
         word = "doubtful"

@@ -69,7 +69,7 @@ class Gauge:
 
     def of_features(self, features: Tensor) -> Tensor:
         """Those of feature vectors (B, d)."""
-        return features[:, _spread(features.shape[1], FEATURES)].double().cpu()
+        return features[:, spread_over(features.shape[1], FEATURES)].double().cpu()
 
     @torch.no_grad()
     def remembered(self, name: str, image: Tensor, within: Tensor) -> DomainProfile | None:
@@ -83,7 +83,7 @@ class Gauge:
         for site in sites:
             if site.mean is None or site.variance is None or site.maps.dim() == 2:
                 return None
-            columns = _spread(len(site.mean), CHANNELS)
+            columns = spread_over(len(site.mean), CHANNELS)
             means.append(site.mean[columns])
             variances.append(site.variance[columns])
         return profile_of_norms(name, means, variances, within) if sites else None
@@ -149,7 +149,7 @@ def _is_traced() -> bool:
 
 def _describe(site: Site) -> tuple[Tensor, ...]:
     """Means and standard deviations (B, c) of some channels."""
-    chosen = site.maps[:, _spread(site.maps.shape[1], CHANNELS)].float()
+    chosen = site.maps[:, spread_over(site.maps.shape[1], CHANNELS)].float()
     if chosen.dim() == 2:
         return (chosen,)
     places = tuple(range(2, chosen.dim()))
@@ -159,7 +159,7 @@ def _describe(site: Site) -> tuple[Tensor, ...]:
     return means.flatten(1), deviations
 
 
-def _spread(count: int, most: int) -> Tensor:
+def spread_over(count: int, most: int) -> Tensor:
     """At most so many of ``count`` positions, evenly spread."""
     return torch.arange(count) if count <= most else torch.arange(most) * (count - 1) // (most - 1)
 
