@@ -37,7 +37,7 @@ from cosda.data import digits
 from cosda.data.loader import open_loader
 from cosda.judge import verdict as judging
 from cosda.judge.evidence import ESTIMATORS, distance
-from cosda.judge.fitted import SENTENCES, Fitted, Regression, Trees, scaled, unscaled
+from cosda.judge.fitted import HARM, SENTENCES, Fitted, Regression, Trees, scaled, unscaled
 from cosda.judge.looking import Answers, look
 from cosda.judge.stand_ins import DRAWN
 from cosda.judge.verdict import gathered
@@ -500,7 +500,6 @@ def adapt_all(study: Study, path: Path, wanted: Sequence[Setting]) -> None:
         add(path, line)
 
 
-HARM = 0.02  # points lost from which a run is harmful
 OWN_IMAGES = ("good", "rate /10", "long", "rate x10", "rate x100", "rate x1000", "momentum 0")  # of the target itself
 WORKING = ("good", "rate /10", "long")  # nothing was made to fail
 BEFORE = (*(f"{name}, before" for name in ESTIMATORS), "diversity before", "distance")

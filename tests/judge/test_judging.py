@@ -72,8 +72,9 @@ def evidence_of(verdict: cosda.Verdict | None) -> Mapping[str, float]:
 
 
 def usual() -> dict[str, float]:
-    """Numbers as they are in good adaptations."""
-    return {name: low if math.isfinite(low) else high for name, (low, high) in fitted().usual.items()}
+    """Numbers as they are in good adaptations, which raise the estimated accuracy."""
+    others = {name: 0.1 if "before" in name else 0.9 for name in {*fitted().before.weights, *fitted().after.weights}}
+    return others | {name: low if math.isfinite(low) else high for name, (low, high) in fitted().usual.items()}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,15 @@ def test_nothing_unusual_is_accepted(name: str) -> None:
     found = decided(facts(risk=0.0, evidence=odd), known=True, calibrated=True)
     assert found.verdict == "doubtful"
     assert len(found.reasons) == 2, "the risk, and what is unusual"
+
+
+def test_a_falling_estimate_is_not_accepted() -> None:
+    falling = {name: 0.95 if "before" in name else 0.7 for name in usual()}
+    falling |= {"distance": 0.0, "images per class": 10.0, "moved": usual()["moved"]}
+    found = decided(facts(risk=0.0, evidence=falling), known=True, calibrated=True)
+    assert found.verdict == "doubtful"
+    assert found.reasons[1].startswith("the estimated accuracy falls from ")
+    assert len(decided(facts(risk=0.0, evidence=falling), known=True, calibrated=False).reasons) == 1
 
 
 @pytest.mark.parametrize(("better", "worse", "word"), [(20, 2, "accepted"), (2, 20, "rejected"), (3, 4, "doubtful")])

@@ -20,6 +20,7 @@ from cosda.records.verdict import Estimate, Word
 
 # For a model whose probabilities nobody has compared with labels.
 UNCALIBRATED = Calibration(images=0, accuracy=1.0, temperature=1.0, threshold=-0.5, held_out=False)
+HARM = 0.02  # points of accuracy from which a loss counts
 LEAST = 0.005  # nearer to 0 and 1 shares do not come, so that their logarithms stay finite
 
 # What a number says where it is far from what it is in good adaptations; in the order of importance.
@@ -135,13 +136,17 @@ class Fitted:
         """How likely more than two points were lost, on the new domain or on what was known."""
         return unscaled(self.harm(evidence) + self.trees(evidence))
 
-    def reasons(self, evidence: Mapping[str, float]) -> tuple[str, ...]:
-        """What is unusual, in words."""
-        return tuple(
+    def reasons(self, evidence: Mapping[str, float], calibrated: bool = True) -> tuple[str, ...]:
+        """What is unusual, in words; of accuracies only where the model was calibrated."""
+        unusual = [
             sentence.format(value=evidence[name])
             for name, sentence in SENTENCES.items()
             if name in self.usual and not self.usual[name][0] <= evidence[name] <= self.usual[name][1]
-        )
+        ]
+        before, after = (self.accuracy(evidence, when).accuracy for when in ("before", "after"))
+        if calibrated and after < before - HARM:
+            unusual.insert(0, f"the estimated accuracy falls from {before:.0%} to {after:.0%}")
+        return tuple(unusual)
 
 
 def _number(value: float | None, otherwise: float) -> float:

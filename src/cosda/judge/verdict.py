@@ -76,7 +76,7 @@ class Judging(Judge):
         plan, target = prepared.plan, prepared.plan.targets[-1]
         facts = Verdict(
             verdict="rejected",
-            reasons=(f"{stopped}.",) if stopped else (),
+            reasons=(stopped,) if stopped else (),
             decided_by="guard",
             domain=target,
             images=len(self.loader),
@@ -206,7 +206,7 @@ def decided(facts: Verdict, known: bool, calibrated: bool) -> Verdict:
     assert facts.risk is not None
     rules = fitted()
     word = rules.word(facts.risk, facts.evidence)
-    reasons = list(rules.reasons(facts.evidence))
+    reasons = list(rules.reasons(facts.evidence, calibrated))
     if word == "accepted" and not calibrated:
         word = "doubtful"
         reasons.append(
