@@ -1,94 +1,58 @@
-"""A model is a folder: its weights in two files, and `model.json` with the rest. Nothing is unpickled.
-
-    encoder.safetensors, head.safetensors
-    {"format": 1, "architecture": {...}, "classes": [...], "preprocessing": {...},
-     "lineage": [{...}, ...], "sha256": {"encoder.safetensors": "...", "head.safetensors": "..."}}
-
-The lineage tells, oldest first, where the model comes from: data, method and settings, verdict. The encoder has a file
-of its own because many models may share it: where adaptation leaves it as it is, the file is linked to. Beside these
-may lie the profile of what the network was trained on, and for a domain bank each expert with its domain's profile:
-
-    profile-0.safetensors, expert-1.safetensors, profile-1.safetensors, expert-2.safetensors, ...
-    {..., "experts": {"late": false, "experts": [{"domain": "...", "bits": 4}, ...]}}
-
-A network that is a graph has that as well, as `graph.onnx` or `graph.pt2` (`opaque`).
-`README.md` tells people the same (`card`). Nothing reads it; a card that somebody has written in is not replaced.
-"""
+"""A model: a network with its classes and all that using it takes; saved as a folder (`folder`) and opened from one."""
 
 from __future__ import annotations
 
 import copy
 import datetime
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from cosda import hub
 from cosda.distributed import collectives
 from cosda.errors import CosdaError
-from cosda.files import JSON_BYTES, check_folder, encoded, read_json, read_regular, real_path, write_atomically
+from cosda.files import encoded, real_path, write_atomically
 from cosda.models.architecture import WRAPPED, Architecture
 from cosda.models.builders import Builder, build_again
 from cosda.models.card import card
 from cosda.models.encoders.base import Preprocessing, prefix
-from cosda.models.encoders.weights import check_layout, first_line, layout, read_metadata
+from cosda.models.encoders.weights import check_layout, layout, read_metadata
 from cosda.models.experts import DomainBank, Expert, Stored
 from cosda.models.finite import check_finite
+from cosda.models.folder import (
+    CARD,
+    DESCRIPTION,
+    ENCODER,
+    FORMAT,
+    HEAD,
+    PATTERNS,
+    as_text,
+    check_free,
+    damaged,
+    expert_file,
+    graph_file,
+    profile_file,
+    read_description,
+    read_weights,
+)
 from cosda.models.masks import MaskedNetwork
 from cosda.models.network import Network
 from cosda.models.opaque import Graph, is_graph, open_network
 from cosda.models.packing import CLIPS
 from cosda.models.profile import DomainProfile
 from cosda.models.split import join, split
-from cosda.records.lineage import Lineage, read_lineage
-from cosda.settings import Range, shown, typed
+from cosda.records.lineage import read_lineage
 from cosda.shown import Facts, Shown
 
-FORMAT = 1
-ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.safetensors", "model.json"
-FILES = {ENCODER, HEAD, DESCRIPTION}
-CARD = "README.md"
 LISTED = 10  # classes that are named where a model is shown
-_PROFILES, _EXPERTS = "profile-*.safetensors", "expert-*.safetensors"  # by number: names of domains may be anything
-_GRAPHS = "graph.*"  # by format
-
-
-class _StoredExpert(TypedDict):
-    domain: str
-    bits: Annotated[int, Range(1, 8)]
-
-
-class _StoredBank(TypedDict):
-    late: bool
-    experts: tuple[_StoredExpert, ...]
-
-
-class _Description(TypedDict):
-    """What `model.json` holds; architecture and preprocessing are looked at where they are made of it."""
-
-    format: int
-    architecture: Mapping[str, Any]
-    classes: tuple[str, ...]
-    preprocessing: Mapping[str, Any]
-    lineage: Lineage
-    sha256: Mapping[str, str]
-
-
-class Description(_Description, total=False):
-    """The same of any model; that of a bank tells its experts."""
-
-    experts: _StoredBank | None
 
 
 @dataclass
@@ -221,7 +185,7 @@ class Model(Shown):
         if isinstance(self.network, DomainBank):
             experts = [{"domain": expert.domain, "bits": expert.bits} for expert in self.network.experts]
             description["experts"] = {"late": self.network.late, "experts": experts}
-        text = _as_text(description)
+        text = as_text(description)
 
         def fill(folder: Path) -> None:
             folder.mkdir()
@@ -297,7 +261,7 @@ class Model(Shown):
             path = hub.download(
                 str(pretrained_model_name_or_path),
                 "model",
-                [*sorted(FILES), CARD, _PROFILES, _EXPERTS, _GRAPHS],
+                list(PATTERNS),
                 revision=revision,
                 cache_dir=cache_dir,
                 force_download=force_download,
@@ -427,21 +391,6 @@ def _beside(network: Network) -> dict[str, bytes]:
     return files
 
 
-def profile_file(number: int) -> str:
-    """The file of a domain's profile; the base's is the first."""
-    return _PROFILES.replace("*", str(number))
-
-
-def expert_file(number: int) -> str:
-    """The file of an expert; the base has number 0 and none."""
-    return _EXPERTS.replace("*", str(number))
-
-
-def graph_file(format: str) -> str:
-    """The file of a network that is a graph."""
-    return _GRAPHS.replace("*", format)
-
-
 def weights_key(module: nn.Module) -> str:
     """Names the bits of a network."""
     state = {key: value.detach().cpu().clone().contiguous() for key, value in module.state_dict().items()}
@@ -469,7 +418,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", build: Builder | 
         return Model.from_pretrained(name, device=device, build=build)
     path = Path(path).expanduser()
     description = read_description(path)
-    weights = _read_weights(path, description)
+    weights = read_weights(path, description)
     architecture = Architecture.from_json(description["architecture"], damaged(path))
     preprocessing = Preprocessing.from_json(description["preprocessing"], damaged(path))
     classes, lineage = tuple(description["classes"]), list(description["lineage"])
@@ -507,7 +456,7 @@ def load_like(path: str | Path, model: Model) -> Model:
     network, architecture = copy.deepcopy(model.network.base), Architecture.from_json(description["architecture"])
     if isinstance(network, MaskedNetwork):  # it may have learnt new domains
         network = network.with_domains(architecture.domains, torch.Generator())
-    network.load_state_dict(_read_weights(path, description))
+    network.load_state_dict(read_weights(path, description))
     network = _with_experts(network, path, description, lazily=False).eval()
     return replace(model, network=network, architecture=architecture, lineage=list(description["lineage"]))
 
@@ -567,85 +516,3 @@ def _check_sizes(architecture: Architecture, weights: Mapping[str, torch.Tensor]
                 f"{damaged(path)}: the weights beside it do not fit the network that it describes: none of them has "
                 f"the size of architecture.{name} = {claim}."
             )
-
-
-def is_model(path: str | Path) -> bool:
-    """Whether a path looks like a model folder."""
-    return all((Path(path) / name).is_file() for name in FILES)
-
-
-def _is_ours(file: Path) -> bool:
-    """Whether a file of a model folder is part of the model; a card is, as long as nobody has written in it."""
-    if file.name == CARD:
-        try:
-            written = read_description(file.parent)["sha256"].get(CARD)
-            return bool(written == hashlib.sha256(read_regular(file, JSON_BYTES)).hexdigest())
-        except (CosdaError, OSError):
-            return False
-    return file.name in FILES or any(fnmatch(file.name, pattern) for pattern in (_PROFILES, _EXPERTS, _GRAPHS))
-
-
-def read_description(path: Path) -> dict[str, Any]:
-    """What the ``model.json`` of a model folder says.
-
-    Raises:
-        CosdaError: there is no model, or its description is damaged or too new.
-    """
-    if not is_model(path):
-        found = "which does not exist" if not path.exists() else "which is not one"
-        raise CosdaError(
-            f"a model is a folder with {ENCODER}, {HEAD} and {DESCRIPTION}; got {path}, {found}. "
-            "'cosda source' and 'cosda run' write models."
-        )
-    found = read_json(path / DESCRIPTION)
-    version = found.get("format") if isinstance(found, dict) else None
-    if isinstance(version, int) and version != FORMAT:
-        raise CosdaError(
-            f"{path} has model format {shown(version)}, but this cosda reads format {FORMAT}: update cosda."
-        )
-    return dict(typed(Description, found, damaged(path)))
-
-
-def damaged(path: Path) -> str:
-    """How messages about what a model folder says of itself begin."""
-    return f"{path / DESCRIPTION} is damaged"
-
-
-def _read_weights(path: Path, description: dict[str, Any]) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = {}
-    for name in (ENCODER, HEAD):
-        content = Stored(path / name, description["sha256"].get(name, "")).read()
-        try:
-            state |= safetensors.torch.load(content)
-        except SafetensorError as error:
-            raise CosdaError(f"{path / name} cannot be read: {first_line(error)}.") from None
-    return state
-
-
-def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse to write a model where that cannot be done, or over anything but a model that may be replaced."""
-    if hub.name_of(str(path)) is not None:
-        raise CosdaError(f"{path} is a name on the hub and no folder. Say where to write to: --to FOLDER.")
-    path = real_path(path.expanduser())
-    check_folder(path.parent)
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        return
-    if not path.is_dir() or not is_model(path):
-        raise CosdaError(f"{path} exists and is not a model; choose another path.")
-    if not overwrite:
-        raise CosdaError(
-            f"{path} holds a model already; choose another path, or say --overwrite (in Python overwrite=True)."
-        )
-    others = sorted(entry.name for entry in path.iterdir() if not _is_ours(entry))
-    if others:
-        raise CosdaError(
-            f"{path} holds other files beside its model ({', '.join(others)}), which would be lost; "
-            "choose another path."
-        )
-
-
-def _as_text(description: dict[str, Any]) -> str:
-    try:
-        return json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    except (TypeError, ValueError) as error:
-        raise CosdaError(f"the model's lineage or classes cannot be written as JSON: {error}.") from None

@@ -9,7 +9,8 @@ from typing import Any
 
 from cosda.errors import CosdaError
 from cosda.models.architecture import Architecture
-from cosda.models.artifact import (
+from cosda.models.experts import SOURCE, Stored
+from cosda.models.folder import (
     ENCODER,
     HEAD,
     damaged,
@@ -18,7 +19,6 @@ from cosda.models.artifact import (
     profile_file,
     read_description,
 )
-from cosda.models.experts import SOURCE, Stored
 from cosda.models.graphs import FORMATS
 from cosda.models.profile import DomainProfile
 from cosda.preprocessing import Preprocessing

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cosda.errors import CosdaError
 from cosda.files import real_path
-from cosda.models.artifact import damaged, is_model, read_description
+from cosda.models.folder import damaged, is_model, read_description
 from cosda.records.lineage import Step, read_lineage
 
 

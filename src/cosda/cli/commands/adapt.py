@@ -79,7 +79,7 @@ def adapt(
     """
     from cosda import api
     from cosda.cli.tables import print_verdict
-    from cosda.models.artifact import check_free
+    from cosda.models.folder import check_free
 
     check_free(to, overwrite)
     request = request_of(method, adaptation, training, settings, model=loading.load(model))

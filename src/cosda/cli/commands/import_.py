@@ -80,8 +80,8 @@ def import_(
     Example:  cosda import exported.onnx --classes classes.txt --size 224 --to my-model
     """
     from cosda.cli.tables import print_imported
-    from cosda.models.artifact import check_free
     from cosda.models.contents import read_contents
+    from cosda.models.folder import check_free
     from cosda.models.importing import import_model
     from cosda.models.libraries import find_library
 

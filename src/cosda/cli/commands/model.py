@@ -37,8 +37,8 @@ def model(
     """
     from cosda.cli.tables import print_model
     from cosda.errors import CosdaError
-    from cosda.models.artifact import check_free
     from cosda.models.contents import read_contents
+    from cosda.models.folder import check_free
 
     if drop is None and to is not None:
         raise CosdaError("--to says where the model goes that --drop DOMAIN leaves: give both, or neither.")

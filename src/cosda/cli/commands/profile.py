@@ -60,7 +60,7 @@ def profile(
     Example:  cosda profile my-model photos/office
     """
     from cosda import api
-    from cosda.models.artifact import check_free
+    from cosda.models.folder import check_free
     from cosda.units import amount
 
     check_free(to or model, overwrite or to is None)

@@ -45,7 +45,7 @@ def source(
     from cosda import api
     from cosda.cli.tables import print_source
     from cosda.config.request import Change, Request
-    from cosda.models.artifact import check_free
+    from cosda.models.folder import check_free
 
     check_free(model, overwrite)
     named = () if epochs is None else (Change("source.epochs", epochs, f"--epochs {epochs}"),)
