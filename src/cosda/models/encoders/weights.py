@@ -68,7 +68,7 @@ def load_weights(module: nn.Module, path: str | Path, whole: bool = False) -> No
     misshapen = [k for k in wanted if k in given and given[k].shape != wanted[k].shape]
     shapes = [f"{k} is {tuple(given[k].shape)}, needs {tuple(wanted[k].shape)}" for k in misshapen]
     check_fit(path, "this network" if whole else "this encoder", missing, extra, shapes)
-    check_layout(module, read_metadata(path), path)
+    check_layout(module, read_metadata(path) if Path(path).suffix == ".safetensors" else {}, path)
     module.load_state_dict({k: v for k, v in given.items() if k in wanted}, strict=False)
 
 
@@ -97,9 +97,7 @@ def _without_prefix(given: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> d
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """What a weights file says about itself; only .safetensors files can."""
-    if Path(path).suffix != ".safetensors":
-        return {}
+    """What a safetensors file says about itself."""
     with open_regular(path) as file:  # the library itself opens no file whose name is no text
         size = int.from_bytes(file.read(8), "little")
         head = parse_json(file.read(min(size, JSON_BYTES)), str(path))
