@@ -16,7 +16,7 @@ demo: $(STAMP)
 	$(BIN)/cosda demo --out demo
 
 test: $(STAMP) browser
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP)
 	$(BIN)/ruff check .
