@@ -116,8 +116,9 @@ class RunFolder:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def _tidy(self) -> None:
-        """Remove the checkpoint of a finished run."""
-        shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
+        """Remove the checkpoint of a finished run. What a network drive does not give up it may at the second try."""
+        for _ in range(2):
+            shutil.rmtree(self.path / "checkpoint", ignore_errors=True)
 
     @property
     def finished(self) -> bool:
