@@ -17,7 +17,7 @@ from benchmarks.facts import BUSY, machine, put_into, table, write
 
 ALL = (
     "step", "epoch", "views", "adaptation", "arithmetic", "evaluation", "neighbours", "teacher", "scaling", "startup",
-    "memory", "routing", "deployed",
+    "memory", "routing", "deployed", "precision",
 )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from cosda.methods.base import Progress
 from cosda.methods.cosda import CoSDA
 from cosda.models.architecture import Architecture
 from cosda.models.network import Network, to_device
+from cosda.models.precision import Arithmetic
 from cosda.preprocessing import FEATURE_VECTORS, Preprocessing
 from cosda.randomness import stream
 from cosda.run.memory import keep_freed_memory, linux_bytes
@@ -39,7 +39,7 @@ class Case:
     side: int  # 0 for feature vectors
     batch: int
     rounds: int
-    most: float
+    most: float | None = None
 
     def network(self) -> Network:
         """A new one; every call gives the same weights."""
@@ -77,11 +77,12 @@ def measure(quick: bool = False) -> list[Fact]:
     return facts
 
 
-def our_step(case: Case) -> Callable[[], object]:
+def our_step(case: Case, how: Arithmetic = Network.arithmetic) -> Callable[[], object]:
     """A step of the product: CoSDA's and the runner's."""
-    loader = case.loader()
-    how = AdaptSettings(epochs=1, batch_size=case.batch)
-    training = Training(CoSDA(), copy.deepcopy(case.network()), loader, how, 0, 1, "target")
+    loader, network = case.loader(), case.network()
+    network.arithmetic = how
+    settings = AdaptSettings(epochs=1, batch_size=case.batch)
+    training = Training(CoSDA(), network, loader, settings, 0, 1, "target")
     training.method.begin_epoch(Progress(1, 0, 1, stream(0)))
     batch = next(iter(loader.epoch(1, 0)))
     return lambda: training._update(training.method.step(batch))
