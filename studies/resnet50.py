@@ -36,13 +36,16 @@ class Cell:
     drop: float | None
 
     def __str__(self) -> str:
+        gain = "" if self.accuracy == self.before else f" ({100 * (self.accuracy - self.before):+.2f})"
         drop = "–" if self.drop is None else f"{100 * self.drop:.2f}"
-        return f"{100 * self.accuracy:.2f} ({100 * (self.accuracy - self.before):+.2f}) \\| {drop}"
+        return f"{100 * self.accuracy:.2f}{gain} \\| {drop}"
 
 
 def cells(run: Run) -> dict[str, Cell]:
     """What there is of a finished run with one target, by the kind of row."""
-    found = {LAST: _cell(run.matrix()), OTHER: _cell(run.matrix(other=True)), ORACLE: _oracle(run)}
+    found = {LAST: _cell(run.matrix())}
+    if run.config["method"] != "source":
+        found |= {OTHER: _cell(run.matrix(other=True)), ORACLE: _oracle(run)}
     return {kind: cell for kind, cell in found.items() if cell is not None}
 
 

@@ -85,6 +85,18 @@ def test_the_papers_numbers_stand_beside(paper_runs: list[Run]) -> None:
     assert (missing.mean, missing.published, missing.difference) == (None, 1.0, None)
 
 
+def test_beside_the_papers_numbers_stands_what_network_ours_are_of(tmp_path: Path, make_run: WriteRun) -> None:
+    place = {"label": "nrc", "benchmark": "office31", "domains": ["amazon", "dslr"]}
+    networks = (
+        {"encoder": "resnet50-v1", "weights": "/there/keras.safetensors", "precision": "bf16"},
+        {"encoder": "lite0", "weights": None, "freeze_encoder": True, "precision": "32"},
+    )
+    for number, network in enumerate(networks):
+        make_run(tmp_path / str(number), [[80, 30], [79, 40]], seed=number, settings={"network": network}, **place)
+    text = render_report(find_runs([tmp_path]), "md")
+    assert "trains the whole ResNet-50; here it is lite0, frozen and resnet50-v1 (keras.safetensors), bf16; " in text
+
+
 def test_the_source_model_takes_no_part_in_the_drop(paper_runs: list[Run]) -> None:
     (table,) = pair_tables(group_runs(paper_runs).sections)
     assert not both_of(table, "source", "average")[1].best

@@ -76,9 +76,16 @@ def _on_the_paper(table: Table) -> list[str]:
 
 
 def _network(run: Run) -> str:
+    """The encoder, where its weights came from, and what else sets it apart from the paper's."""
     settings = flatten(run.config["settings"])
-    frozen = ", frozen" if settings.get("network.freeze_encoder") else ""
-    return f"{show(settings.get('network.encoder', 'a network that is not named'))}{frozen}"
+    name = show(settings.get("network.encoder", "a network that is not named"))
+    weights, precision = settings.get("network.weights"), settings.get("network.precision", "32")
+    return (
+        name
+        + (f" ({show(weights)})" if weights else "")
+        + (", frozen" if settings.get("network.freeze_encoder") else "")
+        + (f", {precision}" if precision != "32" else "")
+    )
 
 
 def _on_empty_cells(table: Table) -> list[str]:
