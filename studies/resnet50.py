@@ -22,7 +22,10 @@ from cosda import metrics
 from cosda.errors import CosdaError
 from cosda.records.run import Run, find_runs
 from cosda.records.selection import candidates, choose, reselect
+from cosda.report.model.groups import group_runs
 from cosda.report.model.published import label_of, published
+
+Pair = tuple[str, ...]
 
 LAST, OTHER, ORACLE, PAPER = "last epoch", "other statistics", "best epoch (oracle)", "the paper"
 
@@ -68,17 +71,21 @@ def _oracle(run: Run) -> Cell | None:
 
 
 def table(runs: Sequence[Run]) -> list[list[str]]:
-    """Methods by pairs; below a method's own rows those of the paper, once for all its variants."""
-    pairs = sorted({tuple(run.domains) for run in runs})
+    """Methods by pairs, rows as the report names them; below a method's own rows those of the paper, once for all."""
+    found: dict[str, dict[str, dict[Pair, dict[str, Cell]]]] = {}
+    benchmarks: dict[Pair, str] = {}
+    for section in group_runs(runs).sections:
+        for group in section.finished:
+            run = group.counted[0]  # the study has one seed
+            found.setdefault(label_of(run), {}).setdefault(group.name, {})[section.domains] = cells(run)
+            benchmarks[section.domains] = section.benchmark
+    pairs = sorted(benchmarks)
     lines = [["method", "", *(" → ".join(pair) for pair in pairs)]]
-    for method in sorted({label_of(run) for run in runs}):
-        own = [run for run in runs if label_of(run) == method]
-        for label in sorted({run.label for run in own}, key=len):
-            found = {tuple(run.domains): cells(run) for run in own if run.label == label}
+    for method, rows in sorted(found.items()):
+        for name, known in sorted(rows.items(), key=lambda row: len(row[0])):
             for kind in (LAST, OTHER, ORACLE):
-                row = [found.get(pair, {}).get(kind) for pair in pairs]
-                lines += _line(label if kind == LAST else "", kind, row)
-        lines += _line("", PAPER, [_printed(own[0].config["benchmark"], pair, method) for pair in pairs])
+                lines += _line(name if kind == LAST else "", kind, [known.get(pair, {}).get(kind) for pair in pairs])
+        lines += _line("", PAPER, [_printed(benchmarks[pair], pair, method) for pair in pairs])
     return lines
 
 
@@ -98,8 +105,8 @@ if __name__ == "__main__":
     parser.add_argument("runs", type=Path, help="the folder of the runs")
     parser.add_argument("--into", type=Path, help="a Markdown file with the line <!-- resnet50: beside the paper -->")
     asked = parser.parse_args()
-    finished = [run for run in find_runs([asked.runs]) if run.done and len(run.domains) == 2 and run.matrix()]
-    made = {"resnet50: beside the paper": markdown(table(finished))}
+    pairs = [run for run in find_runs([asked.runs]) if len(run.domains) == 2]
+    made = {"resnet50: beside the paper": markdown(table(pairs))}
     if asked.into:
         asked.into.write_text(put_into(asked.into.read_text(), made))
     else:
