@@ -1,6 +1,6 @@
 #!/bin/sh
 # The paper's network (ResNet-50, 224 pixels) on Office-31: 20 epochs, batches of 64, one seed. On two cores with bf16 half an
-# hour for amazon's source model and an hour and a half for each pair from it; several times that with PRECISION=32.
+# hour for amazon's source model and one and a half to three hours for each pair from it; several times that with PRECISION=32.
 # WEIGHTS names the ImageNet weights; the encoder names their layout.
 #   WEIGHTS=resnet50_v1_imagenet.safetensors ENCODER=resnet50-v1 sh studies/resnet50.sh [pairs, such as "amazon>dslr"]
 . "$(dirname "$0")/common.sh"
